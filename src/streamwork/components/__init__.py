@@ -1,0 +1,32 @@
+"""What people write with: events, records, sources, operators, sinks, keys.
+
+The vocabulary of the system and its Arrow types; no policy, no files, no Spark. Imports nothing of ours but `errors`.
+"""
+
+from streamwork.components.collector import EventCollector
+from streamwork.components.keys import Key
+from streamwork.components.operator import AnyOperator, KeyedOperator, Operator
+from streamwork.components.sink import AnySink, LedgerEntry, LedgerRow, Observer, Position, Sink, SinkKind
+from streamwork.components.source import OffsetSource, OnError, Slice
+from streamwork.components.values import Digits, Event, Record
+
+__all__ = [
+    "AnyOperator",
+    "AnySink",
+    "Digits",
+    "Event",
+    "EventCollector",
+    "Key",
+    "KeyedOperator",
+    "LedgerEntry",
+    "LedgerRow",
+    "Observer",
+    "OffsetSource",
+    "OnError",
+    "Operator",
+    "Position",
+    "Record",
+    "Sink",
+    "SinkKind",
+    "Slice",
+]

@@ -1,0 +1,55 @@
+"""Events to Arrow batches and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of, show
+from streamwork.errors import JobFailed
+
+
+def to_batch(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> pa.RecordBatch:
+    """A checked Arrow batch of events or records; `where` names the component in errors."""
+    for strange in set(map(type, structs)) - {kind}:
+        culprit = next(s for s in structs if type(s) is strange)
+        raise JobFailed(
+            "SW-TYPE-EVENT",
+            f"{where}: expected {kind.__name__} but got {strange.__name__}: {show(culprit)}",
+            f"emit {kind.__name__}, or declare the type that is emitted",
+        )
+    schema = arrow_schema(kind)
+    try:
+        return pa.RecordBatch.from_arrays([build_column(kind, name, structs) for name in schema.names], schema=schema)
+    except Misfit as misfit:
+        raise misfit_error(misfit, kind, structs, where) from None
+
+
+def to_structs(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any]:
+    """The events or records of a batch, which has (at least) the columns of `kind`."""
+    fields = fields_of(kind)
+    if not fields:
+        return [kind() for _ in range(batch.num_rows)]
+    return list(map(kind, *(fields[name].restore(batch.column(name).to_pylist()) for name in fields)))
+
+
+def check_entered(kind: type[msgspec.Struct], structs: Sequence[Any]) -> None:
+    """Check events that a typed decoder made for what it lets through. Raises Misfit, with the field in `path`."""
+    for name, field in fields_of(kind).items():
+        try:
+            field.check_entered([getattr(s, name) for s in structs])
+        except Misfit as misfit:
+            raise Misfit(misfit.value, misfit.expected, name) from None
+
+
+def misfit_error(misfit: Misfit, kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> JobFailed:
+    culprit = next((s for s in structs if getattr(s, misfit.path) is misfit.value), None)
+    named = f" of {show(culprit)}" if culprit is not None else ""
+    return JobFailed(
+        "SW-TYPE-VALUE",
+        f"{where}: {kind.__name__}.{misfit.path}: {misfit}{named}",
+        f"give {misfit.path} a value of the declared type, or declare another type",
+    )

@@ -1,0 +1,110 @@
+"""Keys and key groups: which instance, and which partition, a key belongs to.
+
+    group    = crc32(canonical bytes of the key) mod groups
+    instance = group * parallelism // groups
+
+The canonical bytes can be made in any language (golden vectors: ``tests/components/test_keys.py``), and crc32 is
+native to Spark.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components.schema import fields_of
+from streamwork.errors import WrongUse
+
+GROUPS = 256
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+
+class Key(msgspec.Struct, frozen=True):
+    """The fields that an event is keyed by. A key value is the field's value, or a tuple of them if there are
+    several.
+    """
+
+    fields: tuple[str, ...]
+    scales: tuple[int | None, ...] = ()  # of Decimal fields: 1.5 and 1.50 are one key
+
+    @classmethod
+    def of(cls, kind: type[msgspec.Struct], names: str | Iterable[str]) -> Key:
+        """Check names against the fields of an event type."""
+        fields = (names,) if isinstance(names, str) else tuple(names)
+        if not fields:
+            raise WrongUse("SW-KEY-FIELD", "key= names no field", f"name at least one field of {kind.__name__}")
+        known = fields_of(kind)
+        for name in fields:
+            if name not in known:
+                raise WrongUse(
+                    "SW-KEY-FIELD", f"{kind.__name__} has no field {name!r}", f"use one of: {', '.join(known)}"
+                )
+            if known[name].arrow.num_fields or pa.types.is_floating(known[name].arrow):
+                raise WrongUse(
+                    "SW-KEY-TYPE",
+                    f"{kind.__name__}.{name} is a {known[name].name} and cannot be a key",
+                    "key by str, int, bool, bytes, datetime, date or Decimal",
+                )
+        scales = tuple(t.scale if pa.types.is_decimal(t := known[name].arrow) else None for name in fields)
+        return cls(fields, scales if any(s is not None for s in scales) else ())
+
+    def values(self, events: Iterable[Any]) -> list[Any]:
+        """The key value of each event."""
+        if len(self.fields) == 1:
+            name = self.fields[0]
+            return [getattr(event, name) for event in events]
+        return [tuple([getattr(event, name) for name in self.fields]) for event in events]
+
+    def groups(self, values: Iterable[Any], groups: int = GROUPS) -> list[int]:
+        """The key group of each key value."""
+        if self.scales:
+            values = map(self._scaled, values)
+        return [zlib.crc32(canonical(value)) % groups for value in values]
+
+    def _scaled(self, value: Any) -> Any:
+        if len(self.fields) == 1:
+            return None if value is None else round(value, self.scales[0])
+        return tuple(v if s is None or v is None else round(v, s) for v, s in zip(value, self.scales, strict=True))
+
+    def column(self, place: int, values: Iterable[Any]) -> list[Any]:
+        """Of each key value, the part that belongs to the field at `place`."""
+        return list(values) if len(self.fields) == 1 else [value[place] for value in values]
+
+
+def canonical(value: Any) -> bytes:
+    """The bytes of a key value that every host and language agrees on."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, tuple):
+        return b"".join(b"\xff\xff\xff\xff" if part is None else _sized(canonical(part)) for part in value)
+    if value is None:
+        return b"\x00"
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, datetime):
+        since = value - _EPOCH
+        return b"%d" % ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+    if isinstance(value, date):
+        return b"%d" % (value.toordinal() - _EPOCH_DAY)
+    if isinstance(value, Decimal):
+        return format(value, "f").encode()
+    raise TypeError(f"{type(value).__name__} cannot be a key")
+
+
+def _sized(part: bytes) -> bytes:
+    return len(part).to_bytes(4, "big") + part
+
+
+def instance_of(group: int, parallelism: int, groups: int = GROUPS) -> int:
+    return group * parallelism // groups

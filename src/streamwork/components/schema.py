@@ -1,0 +1,286 @@
+"""From annotations to Arrow: what a field may hold, how a column of it is built, checked and read back.
+
+Arrow converts silently (1.5 becomes 1 in an int column), so each `FieldType` checks values before it hands them over.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import Annotated, Any
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components.values import Digits, Event, Record
+from streamwork.errors import WrongUse
+
+Values = Sequence[Any]
+SUPPORTED = (
+    "str, int, float, bool, bytes, datetime, date, Annotated[Decimal, Digits(precision, scale)], "
+    "list[T], dict[str, T], Optional[T] and nested events"
+)
+INT_RANGE = (-(2**63), 2**63 - 1)
+
+
+def show(value: object, limit: int = 300) -> str:
+    """A value as it appears in an error: whole if short."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+class Misfit(ValueError):
+    """A value that does not fit its field; callers turn it into an error that names field and event."""
+
+    def __init__(self, value: object, expected: str, path: str = "") -> None:
+        super().__init__(value, expected, path)
+        self.value = value
+        self.expected = expected
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}, got {type(self.value).__name__} {show(self.value, limit=80)}"
+
+
+class FieldType:
+    """One type of field. `build` makes a checked Arrow array, `restore` makes Python values of what Arrow gives back."""
+
+    def __init__(self, arrow: pa.DataType, name: str, python: tuple[type, ...], nullable: bool) -> None:
+        self.arrow = arrow
+        self.name = name
+        self.nullable = nullable
+        self._python = python
+        self._exact = frozenset((*python, type(None)) if nullable else python)
+
+    def build(self, values: Values) -> pa.Array:
+        self.check(values)
+        try:
+            return pa.array(values, self.arrow)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            for value in values:
+                self._build_one(value)
+            raise
+
+    def restore(self, values: Values) -> Values:
+        return values
+
+    def check(self, values: Values) -> None:
+        """Raise Misfit for the first value whose type is wrong."""
+        strange = set(map(type, values)) - self._exact
+        # Subclasses are welcome (an IntEnum is an int), but a bool is no number.
+        if any(kind is bool or not issubclass(kind, self._python) for kind in strange):
+            raise Misfit(next(v for v in values if type(v) in strange), self.name)
+
+    def check_entered(self, values: Values) -> None:
+        """Check what a decoder that knows the types lets through: ranges, time zones."""
+
+    def _build_one(self, value: object) -> None:
+        try:
+            pa.array([value], self.arrow)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            raise Misfit(value, self.name) from None
+
+
+class IntType(FieldType):
+    def __init__(self, nullable: bool) -> None:
+        super().__init__(pa.int64(), "int (64 bit)", (int,), nullable)
+
+    def check_entered(self, values: Values) -> None:
+        present = [v for v in values if v is not None] if self.nullable else values
+        if present and (min(present) < INT_RANGE[0] or max(present) > INT_RANGE[1]):
+            raise Misfit(next(v for v in present if not INT_RANGE[0] <= v <= INT_RANGE[1]), self.name)
+
+
+class TimeType(FieldType):
+    def __init__(self, nullable: bool) -> None:
+        super().__init__(pa.timestamp("us", tz="UTC"), "datetime with a time zone", (datetime,), nullable)
+
+    def check(self, values: Values) -> None:
+        super().check(values)
+        self.check_entered(values)
+
+    def check_entered(self, values: Values) -> None:
+        for value in values:
+            if value is not None and value.tzinfo is None:
+                raise Misfit(value, self.name)
+
+    def restore(self, values: Values) -> Values:
+        return [v if v is None else v.astimezone(UTC) for v in values]
+
+
+class DateType(FieldType):
+    def __init__(self, nullable: bool) -> None:
+        super().__init__(pa.date32(), "date", (date,), nullable)
+
+    def check(self, values: Values) -> None:
+        super().check(values)
+        for value in values:
+            if isinstance(value, datetime):  # a subclass of date, whose time would be cut off
+                raise Misfit(value, self.name)
+
+
+class ListType(FieldType):
+    def __init__(self, item: FieldType, nullable: bool) -> None:
+        super().__init__(
+            pa.list_(pa.field("item", item.arrow, item.nullable)), f"list[{item.name}]", (list, tuple), nullable
+        )
+        self._item = item
+
+    def build(self, values: Values) -> pa.Array:
+        self.check(values)
+        offsets = _offsets(values)
+        items = self._item.build(list(chain.from_iterable(v for v in values if v is not None)))
+        return pa.ListArray.from_arrays(offsets, items, type=self.arrow)
+
+    def restore(self, values: Values) -> Values:
+        return [v if v is None else list(self._item.restore(v)) for v in values]
+
+    def check_entered(self, values: Values) -> None:
+        self._item.check_entered([item for v in values if v is not None for item in v])
+
+
+class MapType(FieldType):
+    def __init__(self, item: FieldType, nullable: bool) -> None:
+        super().__init__(
+            pa.map_(pa.string(), pa.field("value", item.arrow, item.nullable)),
+            f"dict[str, {item.name}]",
+            (dict,),
+            nullable,
+        )
+        self._key, self._item = FieldType(pa.string(), "str", (str,), False), item
+
+    def build(self, values: Values) -> pa.Array:
+        self.check(values)
+        present = [v for v in values if v is not None]
+        keys = self._key.build(list(chain.from_iterable(v.keys() for v in present)))
+        items = self._item.build(list(chain.from_iterable(v.values() for v in present)))
+        return pa.MapArray.from_arrays(_offsets(values), keys, items, self.arrow)
+
+    def restore(self, values: Values) -> Values:
+        return [
+            v if v is None else dict(zip([k for k, _ in v], self._item.restore([x for _, x in v]), strict=True))
+            for v in values
+        ]
+
+    def check_entered(self, values: Values) -> None:
+        self._item.check_entered([item for v in values if v is not None for item in v.values()])
+
+
+class NestedType(FieldType):
+    def __init__(self, kind: type[msgspec.Struct], nullable: bool) -> None:
+        self._fields = fields_of(kind)
+        arrow = pa.struct([pa.field(name, f.arrow, f.nullable) for name, f in self._fields.items()])
+        super().__init__(arrow, kind.__name__, (kind,), nullable)
+        self._kind = kind
+
+    def build(self, values: Values) -> pa.Array:
+        self.check(values)
+        absent = [v is None for v in values]
+        arrays = []
+        for name, field in self._fields.items():
+            column = [None if v is None else getattr(v, name) for v in values]
+            # Below a null parent Arrow wants a null child even where the child itself may not be null.
+            arrays.append(_maybe_null(field, column) if any(absent) else field.build(column))
+        return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=pa.array(absent))
+
+    def restore(self, values: Values) -> Values:
+        columns = [
+            field.restore([None if v is None else v[name] for v in values]) if values else []
+            for name, field in self._fields.items()
+        ]
+        rows = zip(*columns, strict=True) if columns else ((),) * len(values)
+        return [None if v is None else self._kind(*row) for v, row in zip(values, rows, strict=True)]
+
+    def check_entered(self, values: Values) -> None:
+        for name, field in self._fields.items():
+            field.check_entered([getattr(v, name) for v in values if v is not None])
+
+
+def _maybe_null(field: FieldType, column: Values) -> pa.Array:
+    built = field.build([v for v in column if v is not None])
+    places = iter(range(len(built)))
+    return built.take(pa.array([None if v is None else next(places) for v in column], pa.int64()))
+
+
+def _offsets(values: Values) -> pa.Array:
+    """Offsets of a list array; a null offset marks a null list."""
+    ends = list(accumulate((0 if v is None else len(v) for v in values), initial=0))
+    return pa.array([*(None if v is None else end for v, end in zip(values, ends, strict=False)), ends[-1]], pa.int32())
+
+
+_SCALARS: dict[type, Callable[[bool], FieldType]] = {
+    str: lambda nullable: FieldType(pa.string(), "str", (str,), nullable),
+    int: IntType,
+    float: lambda nullable: FieldType(pa.float64(), "float", (float, int), nullable),
+    bool: lambda nullable: FieldType(pa.bool_(), "bool", (bool,), nullable),
+    bytes: lambda nullable: FieldType(pa.binary(), "bytes", (bytes,), nullable),
+    datetime: TimeType,
+    date: DateType,
+}
+
+
+def field_type(annotation: Any, where: str) -> FieldType:
+    """The field type of an annotation; `where` names the field in errors."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    nullable = False
+    if origin in (typing.Union, types.UnionType):
+        rest = [a for a in arguments if a is not type(None)]
+        if len(rest) != 1 or len(rest) == len(arguments):
+            raise _unsupported(annotation, where)
+        nullable, annotation = True, rest[0]
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        digits = next((a for a in arguments[1:] if isinstance(a, Digits)), None)
+        if arguments[0] is not Decimal or digits is None:
+            raise _unsupported(annotation, where)
+        name = f"Decimal({digits.precision}, {digits.scale})"
+        return FieldType(pa.decimal128(digits.precision, digits.scale), name, (Decimal,), nullable)
+    if origin is list:
+        return ListType(field_type(arguments[0], where), nullable)
+    if origin is dict and arguments[0] is str:
+        return MapType(field_type(arguments[1], where), nullable)
+    if isinstance(annotation, type) and annotation in _SCALARS:
+        return _SCALARS[annotation](nullable)
+    if isinstance(annotation, type) and issubclass(annotation, Event | Record):
+        return NestedType(annotation, nullable)
+    raise _unsupported(annotation, where)
+
+
+def _unsupported(annotation: Any, where: str) -> WrongUse:
+    shown = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return WrongUse(
+        "SW-TYPE-FIELD", f"{where} has type {shown}, which has no place in Arrow", f"use one of {SUPPORTED}"
+    )
+
+
+@functools.cache
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, FieldType]:
+    """Name and type of each field, in order."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for name in kind.__struct_fields__:
+        if name.startswith("__"):
+            raise WrongUse(
+                "SW-TYPE-FIELD",
+                f"{kind.__name__}.{name} starts with two underscores",
+                "rename it: such names are Streamwork's",
+            )
+    return {name: field_type(hints[name], f"{kind.__name__}.{name}") for name in kind.__struct_fields__}
+
+
+@functools.cache
+def arrow_schema(kind: type[msgspec.Struct]) -> pa.Schema:
+    return pa.schema([pa.field(name, f.arrow, f.nullable) for name, f in fields_of(kind).items()])
+
+
+def build_column(kind: type[msgspec.Struct], name: str, structs: Iterable[Any]) -> pa.Array:
+    """The checked Arrow column of one field; a Misfit names the field."""
+    try:
+        return fields_of(kind)[name].build(list(map(attrgetter(name), structs)))
+    except Misfit as misfit:
+        raise Misfit(misfit.value, misfit.expected, name) from None

@@ -1,0 +1,188 @@
+"""Files, as something that is passed in, with the durability of each operation spelled out.
+
+A name that was created, replaced or removed is durable when the call returns: file first, then its folder.
+Bytes written through a `DiskFile` are durable after its `sync()`, not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+
+class DiskFile(Protocol):
+    """A file open for appending."""
+
+    def write(self, data: Any) -> int:
+        """Append bytes (or any buffer). They may be lost in a crash until `sync`."""
+
+    def sync(self) -> None:
+        """Make everything written so far durable."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes and go on appending there."""
+
+    def tell(self) -> int: ...
+
+    def close(self) -> None:
+        """Close without `sync`."""
+
+    def __enter__(self) -> DiskFile: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Disk(Protocol):
+    def read(self, path: Path) -> bytes: ...
+
+    def map(self, path: Path) -> pa.Buffer:
+        """The file's bytes without copying them, as of now."""
+
+    def size(self, path: Path) -> int: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def names(self, folder: Path) -> list[str]:
+        """Sorted names in a folder; none if the folder does not exist. Files being written are left out."""
+
+    def make_folder(self, folder: Path) -> None:
+        """Create a folder and its parents, durably; fine if it is there."""
+
+    def create(self, path: Path, data: bytes) -> None:
+        """Create a whole file, atomically and durably. Raises FileExistsError if the name is taken."""
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Create or replace a whole file, atomically and durably."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; fine if it is gone."""
+
+    def open_append(self, path: Path) -> DiskFile:
+        """Open for appending; a new file's *name* is durable when this returns."""
+
+
+TEMPORARY = ".tmp-"
+
+
+class RealDisk:
+    """The machine's own files."""
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def map(self, path: Path) -> pa.Buffer:
+        if path.stat().st_size == 0:  # an empty file cannot be mapped
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(path)) as mapped:
+            return mapped.read_buffer()
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def names(self, folder: Path) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(folder) if not name.startswith(TEMPORARY))  # noqa: PTH208
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self.make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self._sync_folder(folder.parent)
+
+    def create(self, path: Path, data: bytes) -> None:
+        temporary = self._write_temporary(path, data)
+        try:
+            os.link(temporary, path)  # unlike rename, fails where the name is taken
+        finally:
+            temporary.unlink()
+        self._sync_folder(path.parent)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        temporary = self._write_temporary(path, data)
+        temporary.replace(path)
+        self._sync_folder(path.parent)
+
+    def remove(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            self._sync_folder(path.parent)
+
+    def open_append(self, path: Path) -> RealDiskFile:
+        is_new = not path.exists()
+        opened = RealDiskFile(path)
+        if is_new:
+            self._sync_folder(path.parent)
+        return opened
+
+    def _write_temporary(self, path: Path, data: bytes) -> Path:
+        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
+        try:
+            with RealDiskFile(temporary) as file:
+                file.write(data)
+                file.sync()
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return temporary
+
+    @staticmethod
+    def _sync_folder(folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class RealDiskFile:
+    """A `DiskFile` over a file descriptor, unbuffered: what was written can be read at once by others."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._descriptor).st_size
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        written = 0
+        while written < len(view):
+            written += os.write(self._descriptor, view[written:])
+        self._size += written
+        return written
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._descriptor)
+
+    def __enter__(self) -> RealDiskFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
