@@ -1,1 +1,37 @@
+"""Streamwork: stateful stream processing for Python people, on Spark, with state in open files.
+
+The names below are all that a job needs. The packages, from the bottom up: components, job, log, state, engine, epoch,
+connectors, hosts, tools, testing; each says in its first lines what lives there.
+"""
+
+from streamwork.components import Digits, Event, EventCollector, KeyedOperator, OffsetSource, Operator, Record, Sink
+from streamwork.connectors import JsonLines, ListSource, Printer, SqliteSink
+from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
+from streamwork.job import Job, Stream
+from streamwork.tools.runner import run_here
+
 __version__ = "0.1.0"
+
+# A job knows nothing of the floors above it; what it needs of them is handed down here.
+Job.runner = staticmethod(run_here)
+Job.printer = Printer
+
+__all__ = [
+    "Digits",
+    "Event",
+    "EventCollector",
+    "Job",
+    "JobFailed",
+    "JsonLines",
+    "KeyedOperator",
+    "ListSource",
+    "OffsetSource",
+    "Operator",
+    "Record",
+    "Refused",
+    "Sink",
+    "SqliteSink",
+    "Stream",
+    "StreamworkError",
+    "WrongUse",
+]

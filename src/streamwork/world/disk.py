@@ -43,8 +43,11 @@ class DiskFile(Protocol):
 class Disk(Protocol):
     def read(self, path: Path) -> bytes: ...
 
+    def read_at(self, path: Path, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer where the file ends. Safe while others append and truncate."""
+
     def map(self, path: Path) -> pa.Buffer:
-        """The file's bytes without copying them, as of now."""
+        """The file's bytes without copying them, as of now. Touch only what nobody truncates."""
 
     def size(self, path: Path) -> int: ...
 
@@ -77,6 +80,13 @@ class RealDisk:
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
+
+    def read_at(self, path: Path, position: int, size: int) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, position)
+        finally:
+            os.close(descriptor)
 
     def map(self, path: Path) -> pa.Buffer:
         if path.stat().st_size == 0:  # an empty file cannot be mapped

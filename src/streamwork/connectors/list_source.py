@@ -1,0 +1,37 @@
+"""A list of events as a source: for tests and first steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+from streamwork.components import Event, OffsetSource, Slice
+from streamwork.components.columns import to_batch
+from streamwork.errors import WrongUse
+
+E = TypeVar("E", bound=Event)
+PIECE = 10_000
+
+
+class ListSource(OffsetSource[E], Generic[E]):
+    """Gives the events of a list, once, and ends. The offset is the place in the list."""
+
+    bounded = True
+
+    def __init__(self, events: Sequence[E], event: type[E] | None = None, max_events: int = 200_000) -> None:
+        if event is None and not events:
+            raise WrongUse("SW-TYPE-MISSING", "an empty list does not say what its events are", "add event=YourEvent")
+        self.event = event if event is not None else type(events[0])
+        self.max_events = max_events
+        self._events = list(events)
+        to_batch(self.event, self._events, "ListSource")  # checks every value as it enters
+
+    def partitions(self) -> list[str]:
+        return ["0"]
+
+    def end(self, partition: str, start: int, max_events: int) -> int:
+        return min(len(self._events), start + max_events)
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        for at in range(start, end, PIECE):
+            yield Slice(self._events[at : min(at + PIECE, end)])

@@ -1,0 +1,16 @@
+"""`print()`: shows committed events to whoever is watching."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from streamwork.components import Observer
+
+
+class Printer(Observer):
+    """One line per event on standard output, after its checkpoint is completed. Promises nothing across a crash."""
+
+    def observe(self, sink_id: str, batch: pa.RecordBatch) -> None:
+        label = sink_id.removesuffix("-print")
+        for row in batch.to_pylist():
+            print(f"{label}: " + ", ".join(f"{name}={value!r}" for name, value in row.items()))

@@ -1,0 +1,11 @@
+"""The way of an event: from a source, through the steps of a chain, into staged outputs.
+
+`Chain` is the one executor of operators; every host feeds it. `run_attempt` is one try at one epoch, by one instance.
+Knows no Spark; the disk is passed in. Imports components, job and state.
+"""
+
+from streamwork.engine.attempt import Work, Worker
+from streamwork.engine.chain import Chain
+from streamwork.engine.report import Failure, Report, Reports
+
+__all__ = ["Chain", "Failure", "Report", "Reports", "Work", "Worker"]

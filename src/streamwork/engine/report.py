@@ -1,0 +1,53 @@
+"""What an instance tells the driver about an attempt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
+from streamwork.state import FileRef
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One component's instance has processed its slice, and its files are durable."""
+
+    component: str
+    instance: int
+    attempt: str
+    counters: dict[str, int]
+    state: tuple[FileRef, ...] = ()  # the chain of files that holds its state now
+    staged: FileRef | None = None  # of a sink: the outputs to commit
+    consumed: tuple[str, ...] = ()  # the upstream attempts whose output it has seen
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The attempt failed for a reason that a person must see; it travels as data, so that no host has to parse a
+    traceback.
+    """
+
+    code: str
+    cause: str
+    action: str
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: StreamworkError) -> Failure:
+        return cls(error.code, error.cause, error.action, error.exit_code)
+
+    def to_error(self) -> StreamworkError:
+        kind = {2: WrongUse, 3: Refused}.get(self.exit_code, JobFailed)
+        return kind(self.code, self.cause, self.action)
+
+
+class Reports(msgspec.Struct, frozen=True):
+    """What one attempt sends back: the reports of all its components, or why there are none."""
+
+    reports: tuple[Report, ...] = ()
+    failure: Failure | None = None
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Reports:
+        return msgspec.json.decode(text, type=cls)

@@ -1,0 +1,106 @@
+"""Staged outputs: what a sink will be given, written by the instance that made it.
+
+outputs/SINK/000000000042-FENCE-ATTEMPT-INSTANCE.arrow
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streamwork.components import Event
+from streamwork.components.columns import to_batch
+from streamwork.components.schema import arrow_schema
+from streamwork.errors import Refused
+from streamwork.state import FileRef
+from streamwork.world import Disk, DiskFile
+
+
+class Staging:
+    """Writes the outputs of one attempt for one sink, as an Arrow stream. No file if there are none."""
+
+    def __init__(self, disk: Disk, folder: Path, path: str, event: type[Event], sink: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._path = path
+        self._event = event
+        self._sink = sink
+        self._file: _HashedFile | None = None
+        self._rows = 0
+
+    def add(self, events: list[Any]) -> None:
+        if not events:
+            return
+        batch = to_batch(self._event, events, self._sink)
+        if self._file is None:
+            target = self._folder / self._path
+            self._disk.make_folder(target.parent)
+            self._file = _HashedFile(self._disk.open_append(target))
+            self._writer = pa.ipc.new_stream(self._file, arrow_schema(self._event))
+        self._writer.write_batch(batch)
+        self._rows += batch.num_rows
+
+    def finish(self) -> FileRef | None:
+        """Make the outputs durable."""
+        if self._file is None:
+            return None
+        self._writer.close()
+        return FileRef(self._path, self._file.finish(), self._rows, self._file.tell())
+
+    def discard(self) -> None:
+        """Let go of a failed attempt's file; clean-up removes it."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read_staged(disk: Disk, folder: Path, ref: FileRef) -> Iterator[pa.RecordBatch]:
+    """Staged outputs, checked against their hash before the first row is handed out."""
+    path = folder / ref.path
+    try:
+        data = disk.map(path)
+    except FileNotFoundError:
+        raise _damaged(path, "is missing") from None
+    if hashlib.sha256(data).hexdigest() != ref.sha256:
+        raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
+    with pa.ipc.open_stream(data) as stream:
+        yield from stream
+
+
+def _damaged(path: Path, what: str) -> Refused:
+    return Refused(
+        "SW-OUTPUT-DAMAGED",
+        f"the staged output {path} {what}",
+        "bring the file back from a copy; nothing was committed from it",
+    )
+
+
+class _HashedFile:
+    """The Python file that Arrow writes to: hashes what passes through, and syncs once at the end."""
+
+    def __init__(self, file: DiskFile) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self._hash.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Nothing is buffered here."""
+
+    def finish(self) -> str:
+        self._file.sync()
+        self.close()
+        return self._hash.hexdigest()
+
+    def close(self) -> None:
+        self._file.close()
+        self.closed = True

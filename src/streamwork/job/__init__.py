@@ -1,0 +1,12 @@
+"""From a fluent description to a frozen, validated graph.
+
+`Job` and `Stream` are what people write with; `Graph` is what everything below works on: nodes, ids, types, keys,
+fingerprint.
+Knows nothing of how a graph is run. Imports components.
+"""
+
+from streamwork.job.graph import Graph, Node, NodeKind
+from streamwork.job.job import Job, Stream
+from streamwork.job.settings import Settings
+
+__all__ = ["Graph", "Job", "Node", "NodeKind", "Settings", "Stream"]

@@ -1,0 +1,43 @@
+"""A graph for people: as text and as a Mermaid diagram."""
+
+from __future__ import annotations
+
+from streamwork.job.graph import Graph, Node, NodeKind
+
+_SHAPES = {NodeKind.SOURCE: ('(["', '"])'), NodeKind.OPERATOR: ('["', '"]'), NodeKind.SINK: ('[("', '")]')}
+
+
+def describe(graph: Graph) -> str:
+    """One line per component: id, what it is, what it reads, its types and its key."""
+    rows = [("id", "component", "reads", "types", "key")]
+    rows += [
+        (node.id, node.title, ", ".join(node.inputs) or "-", _types(node), _key(node) or "-") for node in graph.nodes
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([f"job {graph.job}", *(f"  {line}" for line in lines)])
+
+
+def to_mermaid(graph: Graph) -> str:
+    """A diagram that GitHub, GitLab and most editors draw."""
+    numbers = {node.id: f"n{i}" for i, node in enumerate(graph.nodes)}
+    lines = ["flowchart LR"]
+    for node in graph.nodes:
+        opening, closing = _SHAPES[node.kind]
+        kept = f"<br/>keeps {node.keeps.__name__}" if node.keeps else ""
+        lines.append(f"    {numbers[node.id]}{opening}{node.id}<br/><i>{node.title}</i>{kept}{closing}")
+    for node in graph.nodes:
+        for name in node.inputs:
+            gives = graph[name].gives
+            label = (gives.__name__ if gives else "") + (f" by {_key(node)}" if node.key else "")
+            lines.append(f"    {numbers[name]} -->|{label}| {numbers[node.id]}")
+    return "\n".join(lines)
+
+
+def _types(node: Node) -> str:
+    parts = [kind.__name__ for kind in (node.takes, node.keeps, node.gives) if kind is not None]
+    return " -> ".join(parts)
+
+
+def _key(node: Node) -> str:
+    return ", ".join(node.key.fields) if node.key else ""

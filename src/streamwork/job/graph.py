@@ -1,0 +1,169 @@
+"""The frozen graph of a job: what hosts run, checkpoints name and people look at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from streamwork.components import Event, Key, Record
+from streamwork.components.schema import arrow_schema
+from streamwork.errors import WrongUse
+from streamwork.job.names import check_name
+
+
+class NodeKind(Enum):
+    SOURCE = "source"
+    OPERATOR = "operator"
+    SINK = "sink"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One component in its place. Validates itself; what concerns several nodes is the graph's to check."""
+
+    id: str
+    kind: NodeKind
+    component: Any
+    inputs: tuple[str, ...] = ()
+    takes: type[Event] | None = None
+    keeps: type[Record] | None = None
+    gives: type[Event] | None = None
+    key: Key | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.id, "component id")
+        for kind in (self.takes, self.keeps, self.gives):
+            if kind is not None:
+                arrow_schema(kind)  # refuses a field that has no place in Arrow
+        if self.keeps is not None and self.key is not None:
+            for name in set(self.key.fields) & set(self.keeps.__struct_fields__):
+                raise WrongUse(
+                    "SW-KEY-CLASH",
+                    f"{self.id}: {self.keeps.__name__}.{name} has the name of the key field {name!r}",
+                    f"leave it out: the key is stored beside the record anyway, in a column {name!r}",
+                )
+
+    @property
+    def title(self) -> str:
+        return type(self.component).__name__
+
+    def signature(self) -> dict[str, Any]:
+        """What the fingerprint is made of: place, types and key, but not code."""
+        return {
+            "id": self.id,
+            "kind": self.kind.value,
+            "inputs": self.inputs,
+            "takes": _schema(self.takes),
+            "keeps": _schema(self.keeps),
+            "gives": _schema(self.gives),
+            "key": self.key.fields if self.key else None,
+        }
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A whole job. The order of nodes is one in which each stands behind its inputs."""
+
+    job: str
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        check_name(self.job, "job name")
+        ids = [node.id for node in self.nodes]
+        for node_id in ids:
+            if ids.count(node_id) > 1:
+                raise duplicate_id(self.job, node_id)
+        if not self.sources:
+            raise WrongUse(
+                "SW-JOB-NO-SOURCE", f"job {self.job!r} has no source", "begin it with job.source(..., id=...)"
+            )
+        for node in self.nodes:
+            for name in node.inputs:
+                if name not in ids:
+                    raise WrongUse(
+                        "SW-JOB-EDGE",
+                        f"{node.id} reads from {name!r}, which is not in the job",
+                        "add it, or read from another",
+                    )
+                check_types(node.id, node.takes, self[name].gives, name)
+        object.__setattr__(self, "nodes", _in_order(self.job, self.nodes))
+
+    def __getitem__(self, node_id: str) -> Node:
+        return self._by_id[node_id]
+
+    def of_kind(self, kind: NodeKind) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.kind is kind)
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return self.of_kind(NodeKind.SOURCE)
+
+    @property
+    def sinks(self) -> tuple[Node, ...]:
+        return self.of_kind(NodeKind.SINK)
+
+    @property
+    def stateful(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.keeps is not None)
+
+    @property
+    def deterministic(self) -> bool:
+        return all(getattr(node.component, "deterministic", True) for node in self.nodes)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of ids, edges, schemas and keys; the same whatever the code says."""
+        content = json.dumps([node.signature() for node in self.nodes], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    @cached_property
+    def _by_id(self) -> dict[str, Node]:
+        return {node.id: node for node in self.nodes}
+
+
+def check_types(node_id: str, takes: type[Event] | None, given: type[Event] | None, from_id: str) -> None:
+    if takes is not None and given is not None and not issubclass(given, takes):
+        raise WrongUse(
+            "SW-JOB-TYPE",
+            f"{node_id} takes {takes.__name__}, but {from_id} gives {given.__name__}",
+            f"put a step between them that makes {takes.__name__} of {given.__name__}, or change the declared type",
+        )
+
+
+def duplicate_id(job: str, node_id: str) -> WrongUse:
+    return WrongUse(
+        "SW-JOB-DUPLICATE-ID",
+        f"two components of job {job!r} have the id {node_id!r}",
+        "give one of them another id; state belongs to the id, so keep the id of the one whose state matters",
+    )
+
+
+def _in_order(job: str, nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Each node behind its inputs, otherwise in the order given."""
+    done: dict[str, Node] = {}
+    waiting = list(nodes)
+    while waiting:
+        ready = next((node for node in waiting if all(name in done for name in node.inputs)), None)
+        if ready is None:
+            circle = ", ".join(node.id for node in waiting)
+            raise WrongUse(
+                "SW-JOB-CYCLE",
+                f"job {job!r} goes round in a circle: {circle}",
+                "let events flow one way, from sources to sinks",
+            )
+        waiting.remove(ready)
+        done[ready.id] = ready
+    return tuple(done.values())
+
+
+def _schema(kind: type[msgspec.Struct] | None) -> list[list[str]] | None:
+    return (
+        None if kind is None else [[field.name, str(field.type), str(field.nullable)] for field in arrow_schema(kind)]
+    )

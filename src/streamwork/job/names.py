@@ -1,0 +1,20 @@
+"""Names that people give: jobs, components, partitions. They become file names, so they are kept plain."""
+
+from __future__ import annotations
+
+import re
+
+from streamwork.errors import WrongUse
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def check_name(name: str, what: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise WrongUse("SW-JOB-NAME", f"{what} {name!r} is not a usable name", "use 1 to 64 of A-Z a-z 0-9 _ -")
+    return name
+
+
+def slug(name: str) -> str:
+    """`AverageTicket` as `average-ticket`: for the ids of components that were given none."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower().strip("_")[:48] or "step"

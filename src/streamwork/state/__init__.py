@@ -1,0 +1,11 @@
+"""State in memory, state in files, and the way between: records, Parquet deltas and snapshots, the worker's cache.
+
+A chain of files (a snapshot, then deltas) is the state of one component's instance at one checkpoint.
+Knows no Spark and no protocol; the disk is passed in. Imports components and world.
+"""
+
+from streamwork.state.cache import StateCache
+from streamwork.state.files import FileRef, StateFiles
+from streamwork.state.keyed import KeyedState
+
+__all__ = ["FileRef", "KeyedState", "StateCache", "StateFiles"]

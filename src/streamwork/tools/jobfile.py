@@ -1,0 +1,102 @@
+"""Finding the job in a file: JOBFILE[:NAME]."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from streamwork.errors import StreamworkError, WrongUse
+from streamwork.job import Job
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A job, and the file that it comes from."""
+
+    job: Job
+    path: Path
+
+    @property
+    def default_root(self) -> Path:
+        return self.path.parent / ".streamwork"
+
+
+loading: Path | None = None
+"""The file that is being imported right now, if one is: `Job.run` called at import says so instead of starting."""
+
+
+def load_job(target: str) -> JobFile:
+    """The job of ``JOBFILE`` or ``JOBFILE:NAME``; NAME is that of the job or of its variable."""
+    file, _, name = target.partition(":")
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise WrongUse("SW-JOBFILE-MISSING", f"there is no file {path}", "name the Python file that defines the job")
+    module = import_file(path)
+    jobs = {variable: value for variable, value in vars(module).items() if isinstance(value, Job)}
+    found = {id(job): job for variable, job in jobs.items() if not name or name in (variable, job.name)}
+    if len(found) == 1:
+        return JobFile(next(iter(found.values())), path)
+    known = ", ".join(sorted({job.name for job in jobs.values()})) or "none"
+    if not found:
+        what = f"no job {name!r}" if name else "no job"
+        raise WrongUse(
+            "SW-JOBFILE-NO-JOB", f"{path} has {what} (found: {known})", "define it at the top level: job = Job(...)"
+        )
+    raise WrongUse("SW-JOBFILE-SEVERAL", f"{path} has several jobs: {known}", f"say which: {file}:NAME")
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a file under its own name, so that Spark's workers can import it too."""
+    global loading
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    if not name.isidentifier():
+        raise WrongUse(
+            "SW-JOBFILE-NAME",
+            f"{path.name} cannot be imported by workers",
+            "name the file like a Python module: letters, digits, _",
+        )
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    if known is not None or spec is None or spec.origin != str(path):
+        sys.path.remove(str(path.parent))
+        other = getattr(known, "__file__", None) or (spec and spec.origin)
+        raise WrongUse(
+            "SW-JOBFILE-NAME", f"{path.name} has the name of another module ({other})", "give the file another name"
+        )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loading = path
+    try:
+        assert spec.loader is not None
+        spec.loader.exec_module(module)
+    except StreamworkError:
+        sys.modules.pop(name, None)
+        raise
+    except Exception as error:
+        sys.modules.pop(name, None)
+        raise WrongUse(
+            "SW-JOBFILE-FAILED",
+            f"importing {path} raised {type(error).__name__}: {error}{_line_in(path, error)}",
+            "mend the file; `python " + path.name + "` shows the whole traceback",
+        ) from error
+    finally:
+        loading = None
+    return module
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f" (line {line})" if line else ""
