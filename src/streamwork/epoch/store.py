@@ -113,9 +113,10 @@ class Store:
     def read_completed(self, epoch: int) -> Manifest:
         return self._read(epoch, COMPLETED, Manifest)
 
-    def completed_at(self, epoch: int) -> float:
-        """When the completed manifest was written, for people."""
-        return self._path(epoch, COMPLETED).stat().st_mtime
+    def written_at(self, epoch: int) -> float:
+        """When the manifest was written, for people."""
+        paths = (self._path(epoch, COMPLETED), self._path(epoch, PREPARED))
+        return next(path.stat().st_mtime for path in paths if path.exists())
 
     def _read(self, epoch: int, suffix: str, kind: type[T]) -> T:
         path = self._path(epoch, suffix)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from streamwork.epoch import Compute, Driver, Manifest, Step, Store
+from streamwork.epoch import Driver, Manifest, Step, Store
 from streamwork.epoch.driver import Started
 from streamwork.errors import WrongUse
 from streamwork.hosts.local import LocalHost
@@ -70,6 +70,9 @@ class Watcher(Protocol):
     def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None: ...
 
     def on_end(self, outcome: Outcome) -> None: ...
+
+    def close(self) -> None:
+        """Called however the run ended."""
 
 
 class Tally:
@@ -219,6 +222,3 @@ def _stop_on_signal() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-__all__ = ["Compute", "Mode", "Options", "Outcome", "Watcher", "run", "run_here"]

@@ -1,0 +1,110 @@
+"""What the next writer does with the end of a file whose last writer did not get to close it.
+
+    1  every batch that may not have been durable is checked, body included;
+    2  at the first one that is not whole: if a later batch says that this one was durable, acknowledged events are
+       damaged, and the writer refuses: SW-LOG-DAMAGED. Otherwise it is the torn tail of an append;
+    3  whole-looking bytes that are about to be cut go to ``LOG/quarantine/`` (a person may want to look);
+    4  the file is cut there, and synced before anything is appended.
+
+How it gets there: kill -9 leaves at most one unfinished batch at the end. A power cut may leave, beyond the last
+sync, any mixture of written and unwritten pages: batches with holes, even with good ones behind them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+import msgspec
+
+from streamwork.log.frame import BadFrame, check_body, find_frame
+from streamwork.log.partition import Partition
+from streamwork.log.segment import Segment
+from streamwork.world import Disk, DiskFile
+
+_log = logging.getLogger(__name__)
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """A torn tail that was cut off: nothing in it had been acknowledged as durable."""
+
+    file: str
+    offset: int  # where the log goes on
+    cut_bytes: int
+    reason: str
+    kept_in: str = ""  # where the cut bytes are, if they looked like more than an unfinished append
+
+    def __str__(self) -> str:
+        kept = f"; the bytes are kept in {self.kept_in}" if self.kept_in else ""
+        return (
+            f"{self.file}: cut off {self.cut_bytes} bytes of an unfinished append ({self.reason}); "
+            f"the partition goes on at offset {self.offset}{kept}"
+        )
+
+
+def recover(disk: Disk, partition: Partition, file: DiskFile) -> Recovery | None:
+    """Make the active segment end with a whole batch. `file` is that segment, open for appending."""
+    segment = partition.active
+    reason = _verify_tail(segment)  # 1
+    size = disk.size(segment.path)
+    if not reason and size == segment.scanned:
+        return None
+    tail = disk.read_at(segment.path, segment.scanned, size - segment.scanned)
+    survivors = _frames_in(tail, segment.scanned)
+    if any(synced > segment.end for synced in survivors):  # 2
+        raise segment.damaged(BadFrame(reason or "the batch is damaged"), segment.end, segment.scanned)
+    kept_in = _quarantine(disk, partition, segment, tail) if reason or survivors else ""  # 3
+    report = Recovery(str(segment.path), segment.end, len(tail), reason or "the batch is not all there", kept_in)
+    file.truncate(segment.scanned)  # 4
+    file.sync()
+    segment.bad = None
+    _log.warning("%s", report)
+    return report
+
+
+def _verify_tail(segment: Segment) -> str:
+    """Forget the batches from the first bad one on; the reason, or nothing if all are good."""
+    if segment.bad is not None:
+        reason = str(segment.bad)
+    else:
+        reason = ""
+    known = segment.entries[-1].synced if segment.entries else 0
+    for place in range(segment.place(known), len(segment.entries)):
+        entry = segment.entries[place]
+        if entry.next_position <= segment.indexed:
+            continue  # indexes are written when a segment is closed, after a sync
+        try:
+            frame, data = segment.frame(entry)
+            check_body(frame, data.slice(frame.body - frame.position))
+        except BadFrame as bad:
+            del segment.entries[place:]
+            segment.scanned = entry.position
+            return str(bad)
+    return reason
+
+
+def _frames_in(tail: bytes, position: int) -> list[int]:
+    """The `synced` offsets of the whole batches somewhere in these bytes."""
+    found, at, view = [], 0, memoryview(tail)
+    while (at := tail.find(b"\xff\xff\xff\xff", at)) >= 0:
+        try:
+            frame = find_frame(view, at, position + at)
+            if frame is not None and frame.end <= position + len(tail):
+                check_body(frame, view[frame.body - position : frame.end - position])
+                found.append(frame.info.synced)
+                at = frame.end - position
+                continue
+        except BadFrame:
+            pass
+        at += 4
+    return found
+
+
+def _quarantine(disk: Disk, partition: Partition, segment: Segment, tail: bytes) -> str:
+    folder = partition.folder.parent / "quarantine"
+    path = folder / f"{partition.folder.name}-{segment.path.stem}-{segment.scanned}.bytes"
+    with contextlib.suppress(OSError):  # a full disk must not keep the log from opening
+        disk.make_folder(folder)
+        disk.replace(path, tail)
+        return str(path)
+    return ""

@@ -1,0 +1,166 @@
+"""One file of a partition, as a reader knows it: the batches found in it so far."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.errors import JobFailed
+from streamwork.log.entry import Entry
+from streamwork.log.frame import BadFrame, Frame, find_frame
+from streamwork.log.index import read_index, write_index
+from streamwork.world import Disk
+
+SUFFIX = ".arrow"
+_WINDOW = 1 << 20
+_HEADERS = 1 << 14
+
+
+class Format(msgspec.Struct, frozen=True):
+    """What is the same for all segments of a log. `verify=False` is for proving that the CRC is needed, nothing else."""
+
+    schema: pa.Schema
+    prologue: bytes
+    verify: bool = True
+
+
+def segment_path(folder: Path, base: int) -> Path:
+    return folder / f"{base:020d}{SUFFIX}"
+
+
+class Segment:
+    """Walks through a segment as it grows. What is at the end of the file and not whole is left for later."""
+
+    def __init__(self, disk: Disk, folder: Path, base: int, shape: Format) -> None:
+        self.base = base
+        self.path = segment_path(folder, base)
+        self.entries: list[Entry] = []
+        self.bad: BadFrame | None = None  # what stands at `scanned` is neither whole nor unfinished
+        self.scanned = 0  # bytes that are understood
+        self.indexed = 0  # bytes that the index knew
+        self._disk = disk
+        self._shape = shape
+        self._recent = (0, pa.py_buffer(b""))  # what `refresh` read last: whoever follows the end wants just that
+        self._mapped = pa.py_buffer(b"")
+
+    @property
+    def end(self) -> int:
+        return self.entries[-1].end if self.entries else self.base
+
+    def refresh(self) -> bool:
+        """Take in what was appended; True if there was something. Raises FileNotFoundError if the file is gone."""
+        size = self._disk.size(self.path)
+        if size <= self.scanned or self.bad is not None:
+            return False
+        before = self.scanned
+        if self.scanned == 0 and not self._begin(size):
+            return False
+        try:
+            while self.scanned < size and self._walk(size):
+                pass
+        except BadFrame as bad:
+            self.bad = bad
+        start, window = self._recent
+        if self.scanned < start + window.size:  # the rest may be cut off and written anew
+            self._recent = (start, window.slice(0, max(self.scanned - start, 0)))
+        return self.scanned > before
+
+    def _begin(self, size: int) -> bool:
+        """Get past the schema, and past what the index knows; False if the schema is not all there yet."""
+        prologue = self._shape.prologue
+        if size < len(prologue):
+            return False
+        if self._shape.verify and self._disk.read_at(self.path, 0, len(prologue)) != prologue:
+            self.bad = BadFrame("the schema at the beginning of the segment is damaged")
+            return False
+        self.entries = read_index(self._disk, self.path, self.base, len(prologue), size) or []
+        self.scanned = self.entries[-1].next_position if self.entries else len(prologue)
+        self.indexed = self.scanned
+        return True
+
+    def _walk(self, size: int) -> bool:
+        """Read one window of frames; False if the next frame is not whole yet."""
+        start, want = self.scanned, size - self.scanned
+        if want > _WINDOW:
+            want = _HEADERS  # much to catch up with: only the headers are of interest
+        window = memoryview(self._disk.read_at(self.path, start, want))
+        self._recent = (start, pa.py_buffer(window))
+        while True:
+            frame = find_frame(window, self.scanned - start, self.scanned, self._shape.verify)
+            if frame is None:
+                if self.scanned > start:
+                    return True  # the rest of its header is beyond this window, or not there yet
+                if len(window) < want or want == size - start:
+                    return False
+                return self._long_header(size)
+            if frame.end > size:
+                return False
+            self._take(frame)
+            if self.scanned >= start + len(window):
+                return True
+
+    def _long_header(self, size: int) -> bool:
+        window = memoryview(self._disk.read_at(self.path, self.scanned, size - self.scanned))
+        frame = find_frame(window, 0, self.scanned, self._shape.verify)
+        if frame is None or frame.end > size:
+            return False
+        self._take(frame)
+        return True
+
+    def _take(self, frame: Frame) -> None:
+        if frame.info.base != self.end:
+            raise BadFrame(f"the batch claims offset {frame.info.base}, but {self.end} comes next")
+        self.note(Entry.of(frame))
+
+    def note(self, entry: Entry) -> None:
+        """A batch that is known to be there: found, or just written by ourselves."""
+        self.entries.append(entry)
+        self.scanned = entry.next_position
+
+    def place(self, offset: int) -> int:
+        """The place in `entries` of the batch with `offset`."""
+        return bisect_right(self.entries, offset, key=lambda entry: entry.end)
+
+    def frame(self, entry: Entry) -> tuple[Frame, pa.Buffer]:
+        """The frame of an entry and its bytes. Raises BadFrame if it is not what the entry says."""
+        data = self._bytes(entry)
+        frame = find_frame(memoryview(data), 0, entry.position, self._shape.verify)
+        if frame is None or (self._shape.verify and Entry.of(frame) != entry):
+            raise BadFrame("the batch's header is damaged")
+        return frame, data
+
+    def _bytes(self, entry: Entry) -> pa.Buffer:
+        start, recent = self._recent
+        if start <= entry.position and entry.next_position <= start + recent.size:
+            return recent.slice(entry.position - start, entry.size)
+        if entry.next_position > self._mapped.size:
+            self._mapped = self._disk.map(self.path).slice(0, self.scanned)
+        if entry.next_position > self._mapped.size:
+            raise BadFrame("the segment is shorter than it was")
+        return self._mapped.slice(entry.position, entry.size)
+
+    def rebuild(self) -> None:
+        """Forget what the index said and walk through the file itself."""
+        self.entries, self.bad, self._mapped = [], None, pa.py_buffer(b"")
+        self.scanned = self.indexed = len(self._shape.prologue)
+        size = self._disk.size(self.path)
+        try:
+            while self.scanned < size and self._walk(size):
+                pass
+        except BadFrame as bad:
+            self.bad = bad
+
+    def write_index(self) -> None:
+        write_index(self._disk, self.path, self.base, self.entries)
+        self.indexed = self.scanned
+
+    def damaged(self, bad: BadFrame, offset: int, position: int) -> JobFailed:
+        return JobFailed(
+            "SW-LOG-DAMAGED",
+            f"{self.path}, byte {position}, offset {offset}: {bad}",
+            "bring the file back from a copy and check the disk. To go on without these events, seek past them. If the "
+            "machine lost power just before, append once: that cuts off what was never acknowledged",
+        )

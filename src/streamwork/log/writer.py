@@ -1,0 +1,239 @@
+"""The one writer of a partition.
+
+An append:
+    1  the segment is rolled if it is large or old enough: synced, indexed, closed; a new file begins;
+    2  the batch is written in one go, behind the last whole one. If that fails, the file is cut back: the log is as it
+       was, and the next append may work;
+    3  with fsync="always" it is synced. If that fails, nobody knows what is on the disk: the writer closes, and the next
+       one looks;
+    4  the offsets are returned: the append is acknowledged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import pyarrow as pa
+
+from streamwork.errors import JobFailed
+from streamwork.log.entry import Entry
+from streamwork.log.frame import FrameEncoder, FrameTags
+from streamwork.log.lock import Lock, Locks
+from streamwork.log.modes import Fsync
+from streamwork.log.partition import Partition
+from streamwork.log.policy import Policy, must_roll
+from streamwork.log.recovery import Recovery, recover
+from streamwork.log.segment import segment_path
+from streamwork.world import Clock, Disk, DiskFile
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Writer:
+    """Appends to one partition. Takes the lock when it is first needed, keeps it until `close`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        locks: Locks,
+        partition: Partition,
+        encoder: FrameEncoder,
+        policy: Policy,
+        fsync: Fsync,
+        sync_every: float,
+    ) -> None:
+        self.partition = partition
+        self.recovered: list[Recovery] = []
+        self.rolled = False  # since the caller last set it to False: then it is time for retention
+        self._disk = disk
+        self._clock = clock
+        self._locks = locks
+        self._encoder = encoder
+        self._policy = policy
+        self._fsync = fsync
+        self._sync_every = sync_every
+        self._lock: Lock | None = None
+        self._file: DiskFile | None = None
+        self._synced = 0  # offset
+        self._synced_at = 0.0
+        self._left: tuple[int, int] | None = None  # base and size of the active segment when we closed it, whole
+        self._mutex = RLock()  # `sync` may come from another thread
+
+    @property
+    def is_open(self) -> bool:
+        return self._lock is not None and self._lock.held
+
+    def open(self, timeout: float) -> None:
+        """Take the lock and make sure that the partition ends with a whole batch. Raises SW-LOG-LOCKED."""
+        with self._mutex:
+            if self.is_open:
+                return
+            self._lock, self._file = self._locks.acquire(self.partition.folder, timeout), None
+            try:
+                self.partition.refresh()
+                if self._left != self._state():
+                    self.partition.forget()  # somebody else has written since: look at everything anew
+                    self.partition.refresh()
+                    if self.partition.bases:
+                        self._recover()
+                self._synced, self._synced_at = self.partition.end, self._clock.monotonic()
+            except BaseException:
+                self._abandon()
+                raise
+
+    def _state(self) -> tuple[int, int]:
+        if not self.partition.bases:
+            return (0, -1)
+        return self.partition.bases[-1], self._disk.size(self.partition.active.path)
+
+    def _recover(self) -> None:
+        file = self._open_file()
+        if (report := recover(self._disk, self.partition, file)) is not None:
+            self.recovered.append(report)
+        file.sync()  # what is there may come from a writer that never synced; from here on we build on it
+
+    def append(
+        self, batch: pa.RecordBatch, transaction: str = "", extra: dict[str, Any] | None = None, durable: bool = False
+    ) -> range:
+        """Append a batch of at least one event; its offsets. `durable` syncs in every mode."""
+        with self._mutex:
+            partition, now = self.partition, self._clock.now()
+            if self._must_roll(int(batch.nbytes), now):
+                self._roll()  # 1
+            last = next(partition.backwards(), None)
+            base = partition.end
+            # Time may be set back; within a partition it never is, so that people can search by it.
+            time = max(int(now * 1_000_000), last.time if last else 0)
+            tags = FrameTags(base, batch.num_rows, time, self._synced, transaction, extra or {})
+            position, size = self._write(self._encoder.encode(batch, tags), base)  # 2
+            partition.active.note(Entry(base, batch.num_rows, position, size, time, tags.synced, transaction))
+            if durable or self._sync_is_due():
+                self.sync()  # 3
+            return range(base, base + batch.num_rows)  # 4
+
+    def _sync_is_due(self) -> bool:
+        if self._fsync is Fsync.INTERVAL:
+            return self._clock.monotonic() - self._synced_at >= self._sync_every
+        return self._fsync is Fsync.ALWAYS
+
+    def _must_roll(self, incoming: int, now: float) -> bool:
+        if not self.partition.bases:
+            return False
+        active = self.partition.active
+        first = active.entries[0].time / 1_000_000 if active.entries else None
+        return must_roll(self._policy, active.scanned, first, incoming, now)
+
+    def _write(self, frame: memoryview, base: int) -> tuple[int, int]:
+        try:
+            file = self._open_file(base)
+        except OSError as error:
+            raise self._failed(error, segment_path(self.partition.folder, base)) from error
+        active = self.partition.active
+        good = active.scanned
+        try:
+            if good == 0:
+                file.truncate(0)  # a torn schema may be there
+                file.write(self._encoder.prologue + bytes(frame))
+                good = len(self._encoder.prologue)
+            else:
+                file.write(frame)
+        except OSError as error:
+            self._cut_back(file, active.scanned)
+            raise self._failed(error, active.path) from error
+        return good, len(frame)
+
+    def _cut_back(self, file: DiskFile, size: int) -> None:
+        try:
+            file.truncate(size)
+        except OSError:
+            self._abandon()  # the next writer cuts it
+
+    def _open_file(self, base: int = 0) -> DiskFile:
+        if self._file is None:
+            if not self.partition.bases:
+                self._file = self._disk.open_append(segment_path(self.partition.folder, base))
+                self.partition.add_segment(base)
+            else:
+                self._file = self._disk.open_append(self.partition.active.path)
+        return self._file
+
+    def _roll(self) -> None:
+        active = self.partition.active
+        self.sync()
+        active.write_index()
+        self._close_file()
+        base = active.end
+        path = segment_path(self.partition.folder, base)
+        try:
+            self._file = self._disk.open_append(path)
+        except OSError as error:
+            raise self._failed(error, path) from error
+        self.partition.add_segment(base)
+        self.rolled = True
+
+    def sync(self) -> None:
+        """Make everything that was appended durable."""
+        with self._mutex:
+            if self._file is None or self._synced == self.partition.end:
+                return
+            try:
+                self._file.sync()
+            except OSError as error:
+                path = self.partition.active.path
+                self._abandon()
+                raise self._failed(error, path) from error
+            self._synced, self._synced_at = self.partition.end, self._clock.monotonic()
+
+    def close(self) -> None:
+        """Sync (but for fsync="never"), index, and let the lock go."""
+        with self._mutex:
+            if not self.is_open:
+                return
+            try:
+                if self._fsync is not Fsync.NEVER:
+                    self.sync()
+                self._left = self._state()
+                if self._file is not None and self._synced == self.partition.end:
+                    if self.partition.active.indexed != self.partition.active.scanned:
+                        self.partition.active.write_index()
+            finally:
+                self._abandon()
+
+    def release(self) -> None:
+        """Let the lock go without the work of closing: the same process will soon be back."""
+        with self._mutex:
+            if self.is_open:
+                self._left = self._state()
+                self._abandon()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _abandon(self) -> None:
+        with contextlib.suppress(OSError):
+            self._close_file()
+        self._file = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _failed(self, error: OSError, path: Path) -> JobFailed:
+        if error.errno in _FULL:
+            return JobFailed(
+                "SW-LOG-FULL",
+                f"no room on the disk to append to {path}; nothing was lost, and these events were not appended",
+                "make room (info shows what consumers hold back from retention), then append them again",
+            )
+        return JobFailed(
+            "SW-LOG-IO",
+            f"{path} could not be written: {error}",
+            "these events may or may not be in the log. Check the disk, then look at the end of the log before "
+            "appending again",
+        )

@@ -1,0 +1,200 @@
+"""The command line. Exit codes: 0 fine, 1 the job failed, 2 wrong use, 3 refused because it is not safe."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+import streamwork
+from streamwork.errors import StreamworkError, WrongUse
+from streamwork.hosts.session import DEFAULT_MASTER
+from streamwork.job.settings import seconds
+from streamwork.tools.checkpoints import list_checkpoints
+from streamwork.tools.demo import look, run_demo
+from streamwork.tools.doctor import Finding, examine
+from streamwork.tools.jobfile import load_job
+from streamwork.tools.progress import PlainWatcher, watcher_for
+from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
+from streamwork.world import RealClock
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+MODE = click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.MICROBATCH.value,
+    show_default=True,
+    help="microbatch: on Spark, one job per checkpoint. local: in this process, without Spark.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(streamwork.__version__, prog_name="streamwork")
+def cli() -> None:
+    """Stateful stream processing for Python people, on Spark, with state in open files."""
+
+
+@cli.command("run")
+@click.argument("jobfile")
+@MODE
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Where state and checkpoints are kept  [default: .streamwork beside JOBFILE]",
+)
+@click.option("--master", default=DEFAULT_MASTER, show_default=True, help="Spark master.")
+@click.option("--until-caught-up", is_flag=True, help="Stop when all input that is there has been processed.")
+@click.option(
+    "--checkpoint-every", metavar="DURATION", help='Shortest time between checkpoints, such as "500ms" or "1s".'
+)
+@click.option(
+    "--spark-log", is_flag=True, help="Show what Spark prints (otherwise it goes to spark.log in the job's folder)."
+)
+@JSON
+def run_command(
+    jobfile: str,
+    mode: str,
+    root: Path | None,
+    master: str,
+    until_caught_up: bool,
+    checkpoint_every: str | None,
+    spark_log: bool,
+    as_json: bool,
+) -> None:
+    """Run the job in JOBFILE, or in JOBFILE:NAME if there are several, until Ctrl-C."""
+    loaded = load_job(jobfile)
+    options = Options(
+        mode=Mode(mode),
+        root=root.absolute() if root is not None else loaded.default_root,
+        master=master,
+        until_caught_up=until_caught_up,
+        checkpoint_every=None if checkpoint_every is None else seconds(checkpoint_every),
+        spark_log=spark_log,
+        module_folder=loaded.path.parent,
+    )
+    outcome = _watched(as_json, lambda watcher: run(loaded.job, options, watcher))
+    if as_json:
+        _print_json(outcome)
+
+
+@cli.command("checkpoints")
+@click.argument("job", metavar="JOBFILE[:NAME] | JOB")
+@click.option("--root", type=click.Path(path_type=Path), help="The root; JOB is then the job's name.")
+@JSON
+def checkpoints_command(job: str, root: Path | None, as_json: bool) -> None:
+    """List the checkpoints of a job, newest first."""
+    name = job
+    if root is None or Path(job.partition(":")[0]).is_file():
+        loaded = load_job(job)
+        name, root = loaded.job.name, root or loaded.default_root
+    root = root.absolute()
+    rows = list_checkpoints(root, name, RealClock())
+    if as_json:
+        _print_json({"job": name, "root": str(root), "checkpoints": rows})
+        return
+    click.echo(f"job {name}, root {root}")
+    table = Table("checkpoint", "state", "age", "events", "keys", "state files", "state bytes", "fence", box=None)
+    for row in rows:
+        numbers = [
+            f"{row[name]:,}" if name in row else "?"
+            for name in ("events", "keys", "state_files", "state_bytes", "fence")
+        ]
+        table.add_row(str(row["checkpoint"]), row["state"], f"{row['age_seconds']:,.0f} s", *numbers)
+    Console().print(table)
+    for row in rows:
+        if "error" in row:
+            click.echo(
+                f"\ncheckpoint {row['checkpoint']}: {row['error']['cause']}\n  what to do: {row['error']['action']}"
+            )
+
+
+@cli.command("doctor")
+@click.option(
+    "--root", type=click.Path(path_type=Path), default=Path(".streamwork"), help="Where jobs will keep their state."
+)
+@JSON
+def doctor_command(root: Path, as_json: bool) -> None:
+    """Check Python, Java, Spark, workers and disk, and say what to do."""
+    console = Console(highlight=False)
+
+    def tell(finding: Finding) -> None:
+        mark = "[green]ok[/green]  " if finding.ok else "[red]FAIL[/red]"
+        console.print(f"{mark} {finding.check:<8}", end=" ")
+        console.print(finding.found, markup=False, soft_wrap=True)
+        if finding.action:
+            console.print(f"     what to do: {finding.action}", markup=False, soft_wrap=True)
+
+    findings = examine(root.absolute(), (lambda finding: None) if as_json else tell)
+    healthy = all(finding.ok for finding in findings)
+    if as_json:
+        _print_json({"ok": healthy, "findings": findings})
+    sys.exit(0 if healthy else 1)
+
+
+@cli.command("demo")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path(".streamwork/demo"),
+    show_default=True,
+    help="Where to put it all.",
+)
+@MODE
+@JSON
+def demo_command(folder: Path, mode: str, as_json: bool) -> None:
+    """Run the README's first job on made-up transactions, and show what it leaves behind."""
+    outcome = _watched(as_json, lambda watcher: run_demo(folder.absolute(), Mode(mode), watcher))
+    if as_json:
+        _print_json(outcome)
+    else:
+        look(folder.absolute(), click.echo)
+
+
+def _watched(as_json: bool, work: Callable[[Watcher], Outcome]) -> Outcome:
+    """Run with somebody watching. With --json, standard output is for the answer alone."""
+    watcher = PlainWatcher(sys.stderr) if as_json else watcher_for(sys.stdout)
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        try:
+            return work(watcher)
+        finally:
+            watcher.close()
+
+
+def _print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: turns errors into text or JSON and an exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in given
+    try:
+        sys.exit(cli.main(given, prog_name="streamwork", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(2)
+    except click.UsageError as error:
+        hint = f"{error.ctx.command_path} --help" if error.ctx else "streamwork --help"
+        _fail(WrongUse("SW-USAGE", error.format_message(), f"see `{hint}`"), as_json)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except StreamworkError as error:
+        _fail(error, as_json)
+
+
+def _fail(error: StreamworkError, as_json: bool) -> None:
+    if as_json:
+        _print_json({"error": error.to_dict()})
+    else:
+        console = Console(stderr=True, highlight=False)
+        console.print(f"[bold red]{error.code}[/bold red]", end=" ")
+        console.print(error.cause, markup=False, soft_wrap=True)
+        console.print(f"  what to do: {error.action}", markup=False, soft_wrap=True)
+    sys.exit(error.exit_code)

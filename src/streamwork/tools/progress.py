@@ -1,0 +1,124 @@
+"""Showing a run to a person: one line that changes on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.status import Status
+
+from streamwork.epoch import Manifest, Step
+from streamwork.epoch.driver import Started
+from streamwork.tools.runner import Mode, Outcome, Watcher
+
+PLAIN_SECONDS = 1.0  # a plain line at most so often
+
+
+def watcher_for(stream: TextIO) -> Watcher:
+    return TerminalWatcher(stream) if stream.isatty() else PlainWatcher(stream)
+
+
+class Count:
+    """What has been done since the start of this run, in words."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._events = 0
+
+    def line(self, manifest: Manifest) -> str:
+        sources = [counters for counters in manifest.counters.values() if "dropped" in counters]
+        self._events += sum(counters["processed"] for counters in sources)
+        keys = sum(counters.get("keys", 0) for counters in manifest.counters.values())
+        rate = self._events / max(1e-9, time.monotonic() - self._began)
+        return f"checkpoint {manifest.epoch} · {self._events:,} events · {rate:,.0f} events/s · {keys:,} keys"
+
+
+class PlainWatcher:
+    """Lines for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = -PLAIN_SECONDS
+        self._pending: str | None = None
+
+    def on_starting(self, job: str, mode: Mode, root: Path) -> None:
+        self._say(starting_line(job, mode, root))
+
+    def on_started(self, job: str, started: Started) -> None:
+        self._say(started_line(started))
+        self._count = Count()
+
+    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+        if step is Step.COMPLETED and manifest is not None:
+            self._pending = self._count.line(manifest)
+            if time.monotonic() - self._shown >= PLAIN_SECONDS:
+                self._flush()
+
+    def on_end(self, outcome: Outcome) -> None:
+        self._flush()
+        self._say(end_line(outcome))
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+    def _flush(self) -> None:
+        if self._pending is not None:
+            self._say(self._pending)
+            self._pending, self._shown = None, time.monotonic()
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+
+class TerminalWatcher:
+    """One line that changes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._status: Status | None = None
+
+    def on_starting(self, job: str, mode: Mode, root: Path) -> None:
+        self._console.print(starting_line(job, mode, root), markup=False, soft_wrap=True)
+        what = "starting Spark ..." if mode is Mode.MICROBATCH else "starting ..."
+        self._status = self._console.status(what)
+        self._status.start()
+
+    def on_started(self, job: str, started: Started) -> None:
+        self._console.print(started_line(started), markup=False, soft_wrap=True)
+        self._show("waiting for events")
+        self._count = Count()
+
+    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+        if step is Step.COMPLETED and manifest is not None:
+            self._show(self._count.line(manifest))
+
+    def on_end(self, outcome: Outcome) -> None:
+        self.close()
+        self._console.print(end_line(outcome), markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _show(self, line: str) -> None:
+        if self._status is not None:
+            self._status.update(line)
+
+
+def starting_line(job: str, mode: Mode, root: Path) -> str:
+    return f"job {job} ({mode.value}), root {root}"
+
+
+def started_line(started: Started) -> str:
+    if started.new:
+        return "new"
+    rolled = ", which was prepared and is now rolled forward" if started.rolled_forward is not None else ""
+    return f"resumed at checkpoint {started.resumed_at}{rolled}"
+
+
+def end_line(outcome: Outcome) -> str:
+    dropped = f", {outcome.dropped:,} of them dropped" if outcome.dropped else ""
+    return f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{dropped} in {outcome.seconds:.1f} s"
