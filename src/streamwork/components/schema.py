@@ -187,7 +187,7 @@ class NestedType(FieldType):
             column = [None if v is None else getattr(v, name) for v in values]
             # Below a null parent Arrow wants a null child even where the child itself may not be null.
             arrays.append(_maybe_null(field, column) if any(absent) else field.build(column))
-        return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=pa.array(absent))
+        return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=pa.array(absent, pa.bool_()))
 
     def restore(self, values: Values) -> Values:
         columns = [
@@ -262,13 +262,22 @@ def _unsupported(annotation: Any, where: str) -> WrongUse:
 @functools.cache
 def fields_of(kind: type[msgspec.Struct]) -> dict[str, FieldType]:
     """Name and type of each field, in order."""
-    hints = typing.get_type_hints(kind, include_extras=True)
+    try:
+        hints = typing.get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise WrongUse(
+            "SW-TYPE-FIELD",
+            f"a field of {kind.__name__} has a type that is not known where it is defined: {error}",
+            "import or define that type at the top level of the module",
+        ) from None
+    private = f"_{kind.__name__.lstrip('_')}__"  # what Python makes of two leading underscores in a class body
     for name in kind.__struct_fields__:
-        if name.startswith("__"):
+        if name.startswith(private):
+            plain = name.removeprefix(private.removesuffix("__"))
             raise WrongUse(
                 "SW-TYPE-FIELD",
-                f"{kind.__name__}.{name} starts with two underscores",
-                "rename it: such names are Streamwork's",
+                f"{kind.__name__}.{plain} starts with two underscores",
+                "rename it: such names are Streamwork's own columns",
             )
     return {name: field_type(hints[name], f"{kind.__name__}.{name}") for name in kind.__struct_fields__}
 

@@ -64,10 +64,7 @@ def recover(disk: Disk, partition: Partition, file: DiskFile) -> Recovery | None
 
 def _verify_tail(segment: Segment) -> str:
     """Forget the batches from the first bad one on; the reason, or nothing if all are good."""
-    if segment.bad is not None:
-        reason = str(segment.bad)
-    else:
-        reason = ""
+    reason = "" if segment.bad is None else str(segment.bad)
     known = segment.entries[-1].synced if segment.entries else 0
     for place in range(segment.place(known), len(segment.entries)):
         entry = segment.entries[place]

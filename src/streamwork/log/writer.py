@@ -76,12 +76,9 @@ class Writer:
             self._lock, self._file = self._locks.acquire(self.partition.folder, timeout), None
             try:
                 self.partition.refresh()
-                if self._left != self._state():
-                    self.partition.forget()  # somebody else has written since: look at everything anew
-                    self.partition.refresh()
-                    if self.partition.bases:
-                        self._recover()
-                self._synced, self._synced_at = self.partition.end, self._clock.monotonic()
+                if self._left is None or self._left != self._state():
+                    self._look_anew()
+                self._left = None
             except BaseException:
                 self._abandon()
                 raise
@@ -91,11 +88,16 @@ class Writer:
             return (0, -1)
         return self.partition.bases[-1], self._disk.size(self.partition.active.path)
 
-    def _recover(self) -> None:
-        file = self._open_file()
-        if (report := recover(self._disk, self.partition, file)) is not None:
-            self.recovered.append(report)
-        file.sync()  # what is there may come from a writer that never synced; from here on we build on it
+    def _look_anew(self) -> None:
+        """Somebody else may have written since, and died."""
+        self.partition.forget()
+        self.partition.refresh()
+        if self.partition.bases:
+            file = self._open_file()
+            if (report := recover(self._disk, self.partition, file)) is not None:
+                self.recovered.append(report)
+            file.sync()  # what is there may come from a writer that never synced; from here on we build on it
+        self._synced, self._synced_at = self.partition.end, self._clock.monotonic()
 
     def append(
         self, batch: pa.RecordBatch, transaction: str = "", extra: dict[str, Any] | None = None, durable: bool = False
@@ -199,8 +201,7 @@ class Writer:
                     self.sync()
                 self._left = self._state()
                 if self._file is not None and self._synced == self.partition.end:
-                    if self.partition.active.indexed != self.partition.active.scanned:
-                        self.partition.active.write_index()
+                    self.partition.active.write_index()
             finally:
                 self._abandon()
 

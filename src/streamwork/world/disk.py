@@ -68,6 +68,9 @@ class Disk(Protocol):
     def remove(self, path: Path) -> None:
         """Remove a file; fine if it is gone."""
 
+    def sync(self, path: Path) -> None:
+        """Make a file's bytes durable, whoever wrote them. Raises FileNotFoundError if it is gone."""
+
     def open_append(self, path: Path) -> DiskFile:
         """Open for appending; a new file's *name* is durable when this returns."""
 
@@ -130,6 +133,13 @@ class RealDisk:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
             self._sync_folder(path.parent)
+
+    def sync(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def open_append(self, path: Path) -> RealDiskFile:
         is_new = not path.exists()

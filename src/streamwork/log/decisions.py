@@ -1,0 +1,141 @@
+"""What became of each transaction, and the ledger rows: ``LOG/transactions/`` as readers know it.
+
+How it is written, and why this is safe: `transactions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from itertools import takewhile
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import LedgerRow
+from streamwork.errors import JobFailed, StreamworkError
+from streamwork.log.entry import Entry
+from streamwork.log.frame import FrameInfo
+from streamwork.log.partition import Partition
+
+FOLDER = "transactions"
+SCHEMA = pa.schema(
+    [pa.field("outcome", pa.string(), nullable=False), pa.field("transaction", pa.string(), nullable=False)]
+)
+LedgerKey = tuple[str, str]
+Ranges = dict[int, range]
+
+
+class Outcome(Enum):
+    REGISTERED = "registered"  # a driver with a new fence
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    RESTATED = "restated"  # an old ledger row, repeated
+
+
+class Decision(msgspec.Struct, frozen=True):
+    outcome: Outcome
+    ends: dict[int, int]  # partition -> offset after the transaction's last event
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the metadata of a batch in this log holds."""
+
+    outcome: Outcome
+    transaction: str = ""
+    uid: str = ""
+    sink: str = ""
+    ledger: LedgerRow | None = None
+    ranges: dict[str, tuple[int, int]] = {}
+
+
+class Decisions:
+    """The decisions and ledger rows as of the last `refresh`."""
+
+    def __init__(self, partition: Partition, data: Sequence[Partition]) -> None:
+        self.partition = partition
+        self.data = data
+        self._read = 0
+        self._many = 10_000
+        self._decisions: dict[str, Decision] = {}
+        self._rows: dict[LedgerKey, tuple[LedgerRow, int]] = {}  # with the offset of the record
+
+    def refresh(self) -> None:
+        """Take in what was decided since."""
+        self.partition.refresh()
+        try:
+            self.catch_up()
+        except StreamworkError as error:
+            if error.code != "SW-LOG-GONE":
+                raise
+            # Old records were retained away while we did not look; what matters in them was stated again.
+            self._read = self.partition.start
+            self.catch_up()
+        if len(self._decisions) > self._many:
+            self._forget_gone()
+
+    def catch_up(self) -> None:
+        for info in self.partition.infos(self._read, self.partition.end):
+            self._take(info)
+            self._read = info.base + 1
+
+    def _take(self, info: FrameInfo) -> None:
+        record = self._record(info)
+        if record.transaction:
+            ends = {int(partition): end for partition, (_, end) in record.ranges.items()}
+            self._decisions[record.transaction] = Decision(record.outcome, ends)
+        if record.ledger is not None:
+            self._rows[record.uid, record.sink] = (record.ledger, info.base)
+
+    def _record(self, info: FrameInfo) -> Record:
+        try:
+            return msgspec.convert(info.extra, Record)
+        except msgspec.ValidationError as error:
+            raise JobFailed(
+                "SW-LOG-DAMAGED",
+                f"{self.partition.folder}, offset {info.base}: not a record of a transaction: {error}",
+                "bring the folder back from a copy, or read with the version of Streamwork that wrote it",
+            ) from None
+
+    def outcome(self, transaction: str) -> Outcome | None:
+        """None: not decided, as far as is known."""
+        decision = self._decisions.get(transaction)
+        return None if decision is None else decision.outcome
+
+    def row(self, uid: str, sink: str) -> LedgerRow | None:
+        found = self._rows.get((uid, sink))
+        return None if found is None else found[0]
+
+    def rows(self) -> dict[LedgerKey, LedgerRow]:
+        return {key: row for key, (row, _) in self._rows.items()}
+
+    def stable_end(self, partition: Partition) -> int:
+        """The offset up to which everything is decided."""
+        undecided = self.undecided(partition)
+        return undecided[-1].base if undecided else partition.end
+
+    def undecided(self, partition: Partition) -> list[Entry]:
+        """The undecided batches, which are at the end; newest first."""
+        return list(
+            takewhile(lambda e: e.transaction != "" and self.outcome(e.transaction) is None, partition.backwards())
+        )
+
+    def is_needed(self, base: int, end: int, starts: Mapping[int, int]) -> bool:
+        """Whether the segment with the records from `base` to `end` says something that still matters.
+
+        `starts` are the lowest offsets that the partitions still hold.
+        """
+        if any(base <= offset < end for _, offset in self._rows.values()):
+            return True
+        for info in self.partition.infos(base, end):
+            if any(stop > starts.get(int(p), 0) for p, (_, stop) in self._record(info).ranges.items()):
+                return True
+        return False
+
+    def _forget_gone(self) -> None:
+        """Drop decisions about events that are gone, so that memory does not grow with history."""
+        starts = {partition.number: partition.start for partition in self.data}
+        for name, decision in list(self._decisions.items()):
+            if all(end <= starts.get(p, 0) for p, end in decision.ends.items()):
+                del self._decisions[name]
+        self._many = max(10_000, 2 * len(self._decisions))

@@ -1,0 +1,74 @@
+"""Which partition an event belongs to: by key through the key groups of `components.keys`, else in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components import Event
+from streamwork.components.keys import Key, instance_of
+
+_REMEMBER = 1 << 18  # keys whose partition is remembered
+
+
+class Partitioner:
+    """Splits batches. Keys are hashed once and then remembered, across batches."""
+
+    def __init__(self, event: type[Event], key: tuple[str, ...], partitions: int, groups: int) -> None:
+        self._key = Key.of(event, key) if key else None
+        self._partitions = partitions
+        self._groups = groups
+        self._turn = 0
+        self._known: dict[Any, int] = {}
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The batch's events per partition, in order; partitions without events are left out."""
+        if self._partitions == 1 or self._key is None:
+            yield self._turn, batch
+            self._turn = (self._turn + 1) % self._partitions
+            return
+        targets = self._targets(batch)
+        counts = np.bincount(targets, minlength=self._partitions)
+        if batch.num_rows in counts:
+            yield int(targets[0]), batch
+            return
+        # One `take` that sorts by partition, stable so that order is kept, then slices: cheaper than a filter each.
+        ordered = batch.take(pa.array(np.argsort(targets, kind="stable")))
+        start = 0
+        for partition, count in enumerate(counts.tolist()):
+            if count:
+                yield partition, ordered.slice(start, count)
+                start += count
+
+    def _targets(self, batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.uint16]]:
+        """The partition of each row."""
+        assert self._key is not None
+        places, values = _distinct(batch, self._key.fields)
+        known = self._known
+        missing = [value for value in values if value not in known]
+        if missing:
+            if len(known) + len(missing) > _REMEMBER:
+                known.clear()
+                missing = values
+            groups = self._key.groups(missing, self._groups)
+            known.update(
+                zip(missing, [instance_of(group, self._partitions, self._groups) for group in groups], strict=True)
+            )
+        return np.fromiter(map(known.__getitem__, values), np.uint16, len(values))[places]
+
+
+def _distinct(batch: pa.RecordBatch, fields: tuple[str, ...]) -> tuple[Any, list[Any]]:
+    """For each row the place of its key in the list of distinct keys, which is the other result."""
+    columns = [batch.column(name).dictionary_encode(null_encoding="encode") for name in fields]
+    places = columns[0].indices.to_numpy()
+    if len(fields) == 1:
+        return places, columns[0].dictionary.to_pylist()
+    codes = places.astype(np.int64)
+    for column in columns[1:]:
+        codes = codes * len(column.dictionary) + column.indices.to_numpy()
+    _, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    rows = pa.array(first)
+    return places, list(zip(*(batch.column(name).take(rows).to_pylist() for name in fields), strict=True))

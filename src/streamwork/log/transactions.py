@@ -1,0 +1,114 @@
+"""Which transactions count, and how far each job has come: the log's own small log, ``LOG/transactions/``.
+
+It is a partition like the others, of one-row batches that say what became of a transaction; the ledger row is in the
+batch's metadata. A transaction:
+
+    1  takes the locks of all partitions, in order, and then that of ``transactions``; nobody else can write. Reads the
+       ledger row; a registered fence above its own ends it: SW-SINK-FENCED;
+    2  appends its events to the partitions, each batch naming the transaction;
+    3  syncs those partitions;
+    4  appends *committed* with the new ledger row, and syncs. This one write is the commit, for all partitions and for
+       the ledger;
+    5  lets the locks go.
+
+| stopped | left behind | read-committed readers | ledger | the next writer |
+|---|---|---|---|---|
+| in 1 | nothing | - | old | - |
+| in 2 or 3 | batches of an undecided transaction | wait in front of them | old | appends *aborted*; readers pass over them |
+| in 4, before the write is whole | the same, and a torn record | wait | old | cuts the record, then the same |
+| in 4, written but not synced | after kill -9 the commit | see all | new | syncs it. After a power cut: one of the two rows above |
+| in 5 | the commit | see all | new | - |
+
+Whoever takes a partition's lock and finds batches of an undecided transaction at its end knows that their writer is
+gone: it would have held the lock. So undecided batches are only ever at the end of a partition.
+
+When this log rolls, all ledger rows are stated again, so that old segments can go once their transactions' events are
+gone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import LedgerRow
+from streamwork.errors import Refused
+from streamwork.log.decisions import SCHEMA, Decisions, Outcome, Ranges, Record
+from streamwork.log.partition import Partition
+from streamwork.log.writer import Writer
+
+
+class Transactions:
+    """Writes decisions. Everything but `open` needs the lock, which `open` takes and `release` lets go."""
+
+    def __init__(self, decisions: Decisions, writer: Writer) -> None:
+        self._decisions = decisions
+        self._writer = writer
+
+    def open(self, timeout: float) -> None:
+        self._writer.open(timeout)
+        self._decisions.refresh()
+
+    def release(self) -> None:
+        self._writer.release()
+
+    @property
+    def is_open(self) -> bool:
+        return self._writer.is_open
+
+    def register(self, uid: str, sink: str, fence: int) -> None:
+        for owner, _ in self._decisions.rows():
+            if owner != uid:
+                raise Refused(
+                    "SW-SINK-OWNER",
+                    f"the log {self._decisions.partition.folder.parent} is written by another job, or another life of this one "
+                    f"(uid {owner}, not {uid})",
+                    "give this job a log of its own, or go on with the job's old folder (--root)",
+                )
+        row = self._decisions.row(uid, sink) or LedgerRow(0, None, "")
+        self.check_fence(sink, row, fence)
+        self._append(Record(Outcome.REGISTERED, "", uid, sink, msgspec.structs.replace(row, fence=fence)))
+
+    @staticmethod
+    def check_fence(sink: str, row: LedgerRow | None, fence: int) -> None:
+        if row is not None and row.fence > fence:
+            raise Refused(
+                "SW-SINK-FENCED",
+                f"a newer driver (fence {row.fence}) has taken over sink {sink}; this one has fence {fence}",
+                "nothing to mend if that was meant: only the newest driver goes on. Otherwise stop the other one and "
+                "start again",
+            )
+
+    def commit(self, transaction: str, uid: str, sink: str, row: LedgerRow, ranges: Ranges) -> None:
+        written = {str(partition): (offsets.start, offsets.stop) for partition, offsets in ranges.items()}
+        self._append(Record(Outcome.COMMITTED, transaction, uid, sink, row, written))
+
+    def abort(self, transaction: str, ranges: Ranges) -> None:
+        written = {str(partition): (offsets.start, offsets.stop) for partition, offsets in ranges.items()}
+        self._append(Record(Outcome.ABORTED, transaction, ranges=written))
+
+    def abort_undecided(self, partition: Partition) -> None:
+        """Give up what a dead writer left at the end of a partition, whose lock the caller holds."""
+        for name in dict.fromkeys(entry.transaction for entry in self._decisions.undecided(partition)):
+            ranges = {}
+            for other in self._decisions.data:
+                other.refresh()
+                if mine := [entry for entry in self._decisions.undecided(other) if entry.transaction == name]:
+                    ranges[other.number] = range(mine[-1].base, mine[0].end)
+            self.abort(name, ranges)
+
+    def _append(self, record: Record) -> None:
+        self._append_one(record)
+        if self._writer.rolled:
+            self._writer.rolled = False
+            for (uid, sink), row in self._decisions.rows().items():
+                self._append_one(Record(Outcome.RESTATED, "", uid, sink, row))
+
+    def _append_one(self, record: Record) -> None:
+        batch = pa.RecordBatch.from_arrays([[record.outcome.value], [record.transaction]], schema=SCHEMA)
+        extra: dict[str, Any] = msgspec.to_builtins(record)
+        self._writer.append(batch, extra=extra, durable=True)
+        self._decisions.catch_up()
+

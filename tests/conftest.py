@@ -1,0 +1,29 @@
+"""Fixtures for all tests. One Spark is started for the whole run; tests that need it are marked `spark`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamwork.hosts.session import start_spark
+
+HERE = Path(__file__).parent
+MODULES = [HERE, HERE.parent / "examples"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    session = start_spark("local[2]", tmp_path_factory.mktemp("spark") / "spark.log", MODULES)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["local", pytest.param("microbatch", marks=pytest.mark.spark)])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Every host: a test that takes `mode` runs on each."""
+    if request.param == "microbatch":
+        request.getfixturevalue("spark")
+    return str(request.param)

@@ -1,0 +1,182 @@
+"""Graph mistakes are refused when they are made, with code, cause and action."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sample import Doubling, Payment, Seen, Summing, payments, summing_job
+from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink, WrongUse
+from streamwork.job import Graph, Node, NodeKind
+
+
+def source() -> ListSource[Payment]:
+    return ListSource(payments(3))
+
+
+def refused(code: str, *words: str) -> Any:
+    return pytest.raises(WrongUse, match="(?s)" + code + ".*" + ".*".join(words))
+
+
+def test_two_components_with_one_id() -> None:
+    job = Job("j")
+    stream = job.source(source(), id="a")
+    with refused("SW-JOB-DUPLICATE-ID", "'a'"):
+        stream.apply(Doubling(), id="a")
+
+
+def test_a_key_that_the_event_does_not_have() -> None:
+    with refused("SW-KEY-FIELD", "Payment has no field 'kard'", "card, amount"):
+        Job("j").source(source(), id="a").apply(Summing(), key="kard", id="b")
+
+
+def test_a_key_that_cannot_be_one() -> None:
+    class Reading(Event):
+        value: float
+
+    class Averaging(KeyedOperator[Reading, Record, Reading]):
+        pass
+
+    with refused("SW-KEY-TYPE", "Reading.value"):
+        Job("j").source(ListSource([Reading(1.0)]), id="a").apply(Averaging(), key="value", id="b")
+
+
+def test_a_keyed_operator_without_key_or_id() -> None:
+    stream = Job("j").source(source(), id="a")
+    with refused("SW-JOB-KEY", "add key="):
+        stream.apply(Summing(), id="b")
+    with refused("SW-JOB-ID", "add id="):
+        stream.apply(Summing(), key="card")
+    with refused("SW-JOB-KEY", "leave key= out"):
+        stream.apply(Doubling(), key="card", id="b")
+
+
+def test_the_wrong_type_of_event() -> None:
+    stream = Job("j").source(source(), id="a").apply(Summing(), key="card", id="b")
+    with refused("SW-JOB-TYPE", "c takes Payment, but b gives Seen"):
+        stream.apply(Doubling(), id="c")
+
+
+def test_no_source() -> None:
+    with refused("SW-JOB-NO-SOURCE"):
+        Job("j").graph()
+
+
+def test_a_circle() -> None:
+    nodes = (
+        Node("s", NodeKind.SOURCE, source(), gives=Payment),
+        Node("a", NodeKind.OPERATOR, Doubling(), ("b",), Payment, None, Payment),
+        Node("b", NodeKind.OPERATOR, Doubling(), ("a",), Payment, None, Payment),
+    )
+    with refused("SW-JOB-CYCLE", "a, b"):
+        Graph("j", nodes)
+
+
+def test_reading_from_nowhere() -> None:
+    with refused("SW-JOB-EDGE", "'nobody'"):
+        Graph("j", (Node("s", NodeKind.SOURCE, source(), gives=Payment), Node("a", NodeKind.SINK, None, ("nobody",))))
+
+
+def test_going_on_behind_a_sink(tmp_path: Path) -> None:
+    sink = Job("j").source(source(), id="a").sink(SqliteSink(tmp_path / "x.db", "t"), id="b")
+    with refused("SW-JOB-EDGE", "nothing comes out"):
+        sink.apply(Doubling())
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "x" * 65, ".."])
+def test_names_that_could_not_be_files(name: str) -> None:
+    with refused("SW-JOB-NAME"):
+        Job(name)
+    with refused("SW-JOB-NAME"):
+        Job("j").source(source(), id=name)
+
+
+def test_things_that_are_no_components() -> None:
+    with refused("SW-JOB-COMPONENT", "the class Summing", r"write Summing\(...\)"):
+        Job("j").source(source(), id="a").apply(Summing, key="card", id="b")  # type: ignore[arg-type]
+    with refused("SW-JOB-COMPONENT", "a list is not a source"):
+        Job("j").source([1], id="a")  # type: ignore[arg-type]
+    with refused("SW-JOB-COMPONENT", "a Doubling is not a sink"):
+        Job("j").source(source(), id="a").sink(Doubling(), id="b")  # type: ignore[arg-type]
+
+
+def test_operators_that_do_not_say_their_types() -> None:
+    class Silent(Operator):  # type: ignore[type-arg]
+        pass
+
+    with refused("SW-TYPE-MISSING", "Silent"):
+        Job("j").source(source(), id="a").apply(Silent())
+
+
+def test_types_are_found_through_classes_in_between() -> None:
+    class Special(Summing):
+        pass
+
+    assert Special.types() == Summing.types()
+
+
+def test_records_need_defaults() -> None:
+    class Bare(Record):
+        number: int
+
+    class Keeping(KeyedOperator[Payment, Bare, Payment]):
+        pass
+
+    with refused("SW-TYPE-RECORD", "Bare has fields without a default"):
+        Job("j").source(source(), id="a").apply(Keeping(), key="card", id="b")
+
+
+def test_a_record_field_named_like_the_key() -> None:
+    class Clashing(Record):
+        card: str = ""
+
+    class Keeping(KeyedOperator[Payment, Clashing, Payment]):
+        pass
+
+    with refused("SW-KEY-CLASH", "card"):
+        Job("j").source(source(), id="a").apply(Keeping(), key="card", id="b")
+
+
+@pytest.mark.parametrize("duration", ["soon", "-1s", -1, True, None])
+def test_durations_that_are_none(duration: Any) -> None:
+    with refused("SW-JOB-SETTING"):
+        Job("j", checkpoint_every=duration)
+
+
+def test_semantics_that_this_version_does_not_have() -> None:
+    with refused("SW-JOB-SEMANTICS"):
+        Job("j", semantics="at-most-once")
+
+
+def test_the_fingerprint_is_of_ids_edges_schemas_and_keys_not_of_code(tmp_path: Path) -> None:
+    class Summing2(Summing):
+        pass
+
+    def job(operator: Any, name: str = "sums", key: str = "card") -> str:
+        made = Job("j")
+        made.source(source(), id="payments").apply(operator, key=key, id=name)
+        return made.graph().fingerprint
+
+    assert job(Summing()) == job(Summing2())
+    assert len({job(Summing()), job(Summing(), name="other"), job(Summing(), key="amount")}) == 3
+
+
+def test_ids_from_the_place(tmp_path: Path) -> None:
+    job = Job("j")
+    stream = job.source(source(), id="payments")
+    assert [stream.apply(Doubling()).id, stream.apply(Doubling()).id] == ["payments-doubling", "payments-doubling-2"]
+
+
+def test_describe_and_mermaid(tmp_path: Path) -> None:
+    job = summing_job(payments(3), tmp_path / "x.db")
+    described = job.describe()
+    assert described.splitlines()[0] == "job summing"
+    assert [line.split()[0] for line in described.splitlines()[2:]] == ["payments", "sums", "journal", "latest"]
+    assert "Payment -> Sums -> Seen" in described
+    mermaid = job.to_mermaid()
+    assert mermaid.startswith("flowchart LR")
+    assert "n0 -->|Payment by card| n1" in mermaid
+    assert mermaid.count("-->|Seen|") == 2
+    assert Seen.__name__ in described
