@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Literal, Protocol
 
-from streamwork.errors import WrongUse
+from streamwork.errors import StreamworkError, WrongUse
 from streamwork.log.partition import Chunk
 from streamwork.world import Clock
 
@@ -95,14 +95,19 @@ class Cursor:
             position, end = self.positions[partition], ends[partition]
             if left <= 0 or position == end:
                 continue
-            for chunk in self._log.read_chunks(partition, position, max(end, position + 1)):
-                chunks.append(_head(chunk, left))
-                left -= chunks[-1].batch.num_rows
-                position = chunks[-1].end
-                if left <= 0:
-                    break
-            # With nothing left to read, what remains before `end` belongs to transactions that were given up.
-            self.positions[partition] = position if left <= 0 else end
+            try:
+                for chunk in self._log.read_chunks(partition, position, end):
+                    chunks.append(_head(chunk, left))
+                    left -= chunks[-1].batch.num_rows
+                    self.positions[partition] = chunks[-1].end
+                    if left <= 0:
+                        break
+                else:  # what remains before `end` belongs to transactions that were given up
+                    self.positions[partition] = max(position, end)
+            except StreamworkError:
+                if not chunks:
+                    raise
+                break  # first what was good; the next pull meets the same error
         return chunks
 
     def follow(self, max_events: int, stop: Callable[[], bool]) -> Iterator[list[Chunk]]:

@@ -110,7 +110,7 @@ def find_frame(data: memoryview, at: int, position: int, verify: bool = True) ->
     """
     if len(data) - at < PREFIX:
         return None
-    if data[at : at + 4] != _CONTINUATION:
+    if bytes(data[at : at + 4]) != _CONTINUATION:
         raise BadFrame("no batch begins here")
     length = int.from_bytes(data[at + 4 : at + PREFIX], "little")
     if length > MAX_HEADER:

@@ -43,7 +43,7 @@ class Partitioner:
                 yield partition, ordered.slice(start, count)
                 start += count
 
-    def _targets(self, batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    def _targets(self, batch: pa.RecordBatch) -> Any:
         """The partition of each row."""
         assert self._key is not None
         places, values = _distinct(batch, self._key.fields)

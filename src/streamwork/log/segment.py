@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamwork.errors import JobFailed
 from streamwork.log.entry import Entry
-from streamwork.log.frame import BadFrame, Frame, find_frame
+from streamwork.log.frame import MAX_HEADER, PREFIX, BadFrame, Frame, find_frame
 from streamwork.log.index import read_index, write_index
 from streamwork.world import Disk
 
@@ -41,6 +41,7 @@ class Segment:
         self.bad: BadFrame | None = None  # what stands at `scanned` is neither whole nor unfinished
         self.scanned = 0  # bytes that are understood
         self.indexed = 0  # bytes that the index knew
+        self._start = len(shape.prologue)  # where the first batch lies
         self._disk = disk
         self._shape = shape
         self._recent = (0, pa.py_buffer(b""))  # what `refresh` read last: whoever follows the end wants just that
@@ -70,16 +71,35 @@ class Segment:
 
     def _begin(self, size: int) -> bool:
         """Get past the schema, and past what the index knows; False if the schema is not all there yet."""
-        prologue = self._shape.prologue
-        if size < len(prologue):
+        try:
+            start = self._schema_end(size)
+        except BadFrame as bad:
+            self.bad = bad
             return False
-        if self._shape.verify and self._disk.read_at(self.path, 0, len(prologue)) != prologue:
-            self.bad = BadFrame("the schema at the beginning of the segment is damaged")
+        if start is None:
             return False
-        self.entries = read_index(self._disk, self.path, self.base, len(prologue), size) or []
-        self.scanned = self.entries[-1].next_position if self.entries else len(prologue)
-        self.indexed = self.scanned
+        self._start = start
+        self.entries = read_index(self._disk, self.path, self.base, start, size) or []
+        self.scanned = self.indexed = self.entries[-1].next_position if self.entries else start
         return True
+
+    def _schema_end(self, size: int) -> int | None:
+        prologue = self._shape.prologue
+        found = self._disk.read_at(self.path, 0, len(prologue))
+        if found == prologue or (not self._shape.verify and len(found) == len(prologue)):
+            return len(prologue)
+        if prologue.startswith(found):
+            return None  # not all there yet
+        # Another version of Arrow may have put the same schema into other bytes.
+        end = PREFIX + int.from_bytes(found[4:PREFIX], "little")
+        try:
+            if end <= size and end <= MAX_HEADER:
+                whole = self._disk.read_at(self.path, 0, end)
+                if pa.ipc.read_schema(pa.py_buffer(whole)).equals(self._shape.schema):
+                    return end
+        except (pa.ArrowInvalid, OSError, EOFError):
+            pass
+        raise BadFrame("the schema at the beginning of the segment is damaged")
 
     def _walk(self, size: int) -> bool:
         """Read one window of frames; False if the next frame is not whole yet."""
@@ -145,7 +165,7 @@ class Segment:
     def rebuild(self) -> None:
         """Forget what the index said and walk through the file itself."""
         self.entries, self.bad, self._mapped = [], None, pa.py_buffer(b"")
-        self.scanned = self.indexed = len(self._shape.prologue)
+        self.scanned = self.indexed = self._start
         size = self._disk.size(self.path)
         try:
             while self.scanned < size and self._walk(size):

@@ -63,8 +63,8 @@ class Transactions:
             if owner != uid:
                 raise Refused(
                     "SW-SINK-OWNER",
-                    f"the log {self._decisions.partition.folder.parent} is written by another job, or another life of this one "
-                    f"(uid {owner}, not {uid})",
+                    f"the log {self._decisions.partition.folder.parent} is written by another job, or by another life "
+                    f"of this one (uid {owner}, not {uid})",
                     "give this job a log of its own, or go on with the job's old folder (--root)",
                 )
         row = self._decisions.row(uid, sink) or LedgerRow(0, None, "")
@@ -82,22 +82,22 @@ class Transactions:
             )
 
     def commit(self, transaction: str, uid: str, sink: str, row: LedgerRow, ranges: Ranges) -> None:
-        written = {str(partition): (offsets.start, offsets.stop) for partition, offsets in ranges.items()}
-        self._append(Record(Outcome.COMMITTED, transaction, uid, sink, row, written))
+        self._append(Record(Outcome.COMMITTED, transaction, uid, sink, row, _plain(ranges)))
 
-    def abort(self, transaction: str, ranges: Ranges) -> None:
-        written = {str(partition): (offsets.start, offsets.stop) for partition, offsets in ranges.items()}
-        self._append(Record(Outcome.ABORTED, transaction, ranges=written))
+    def abort(self, transaction: str) -> None:
+        """Give a transaction up; nothing to do if it wrote nothing."""
+        ranges = {}
+        for partition in self._decisions.data:
+            partition.refresh()
+            if mine := [e for e in self._decisions.undecided(partition) if e.transaction == transaction]:
+                ranges[partition.number] = range(mine[-1].base, mine[0].end)
+        if ranges:
+            self._append(Record(Outcome.ABORTED, transaction, ranges=_plain(ranges)))
 
     def abort_undecided(self, partition: Partition) -> None:
         """Give up what a dead writer left at the end of a partition, whose lock the caller holds."""
-        for name in dict.fromkeys(entry.transaction for entry in self._decisions.undecided(partition)):
-            ranges = {}
-            for other in self._decisions.data:
-                other.refresh()
-                if mine := [entry for entry in self._decisions.undecided(other) if entry.transaction == name]:
-                    ranges[other.number] = range(mine[-1].base, mine[0].end)
-            self.abort(name, ranges)
+        for transaction in dict.fromkeys(entry.transaction for entry in self._decisions.undecided(partition)):
+            self.abort(transaction)
 
     def _append(self, record: Record) -> None:
         self._append_one(record)
@@ -112,3 +112,6 @@ class Transactions:
         self._writer.append(batch, extra=extra, durable=True)
         self._decisions.catch_up()
 
+
+def _plain(ranges: Ranges) -> dict[str, tuple[int, int]]:
+    return {str(partition): (offsets.start, offsets.stop) for partition, offsets in ranges.items()}

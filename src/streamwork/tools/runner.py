@@ -113,14 +113,15 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
         started = driver.start()
         if watcher is not None:
             watcher.on_started(job.name, started)
+        ends = options.until_caught_up or driver.finished()
         with _stop_on_signal() as stop:
             while not stop.is_set():
                 planned = clock.monotonic()
                 if driver.run_epoch() is None:
-                    if options.until_caught_up or driver.finished():
+                    if ends:
                         break
-                    clock.sleep(IDLE_SECONDS)
-                elif not driver.behind():
+                    stop.wait(IDLE_SECONDS)
+                elif not ends and not driver.behind():
                     stop.wait(max(0.0, planned + every - clock.monotonic()))
     finally:
         driver.close()

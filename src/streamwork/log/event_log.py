@@ -1,0 +1,282 @@
+"""The log as its users meet it: append, seek, pull, tail, transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import RLock, Timer
+from typing import Any
+
+from streamwork.components.columns import to_structs
+from streamwork.components.keys import GROUPS
+from streamwork.errors import Refused, StreamworkError, WrongUse
+from streamwork.log.cursor import Cursor, Where
+from streamwork.log.decisions import FOLDER, Ranges
+from streamwork.log.incoming import in_pieces, to_record_batch
+from streamwork.log.lock import FileLocks, Locks
+from streamwork.log.modes import Fsync, Isolation, check_name, choose
+from streamwork.log.partitioner import Partitioner
+from streamwork.log.policy import Policy
+from streamwork.log.reader import E, LogReader
+from streamwork.log.recovery import Recovery
+from streamwork.log.retention import retain, retain_decisions
+from streamwork.log.settings import FILE, Settings
+from streamwork.log.transaction import Transaction
+from streamwork.log.transactions import Transactions
+from streamwork.log.views import Views
+from streamwork.log.writer import Writer
+from streamwork.world import Clock, Disk, RealDisk
+
+_log = logging.getLogger(__name__)
+_CONTROL = Policy(segment_bytes=4 << 20)
+
+
+class EventLog(LogReader[E]):
+    """An existing log, for reading and appending.
+
+    The first append to a partition takes its lock, which is kept until `close`: one writer per partition. Any thread
+    may append, and one other may read meanwhile.
+    `fsync` says what a power cut may cost: see `Fsync`. `verify=False` is for proving that the CRC is needed.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        event: type[E] | None = None,
+        *,
+        isolation: Isolation | str = Isolation.READ_COMMITTED,
+        fsync: Fsync | str = Fsync.INTERVAL,
+        sync_every: float = 1.0,
+        lock_timeout: float = 1.0,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        locks: Locks | None = None,
+        token: Callable[[], str] = lambda: secrets.token_hex(8),
+        verify: bool = True,
+    ) -> None:
+        super().__init__(path, event, isolation=isolation, disk=disk, clock=clock, verify=verify)
+        self._fsync = choose(Fsync, fsync, "fsync")
+        self._sync_every = sync_every
+        self._lock_timeout = lock_timeout
+        self._locks = locks or FileLocks(self._clock)
+        self._token = token
+        settings = self.settings
+        self._partitioner = Partitioner(self.event, settings.key, settings.partitions, settings.groups)
+        views = Views(self._disk, self.path, settings, verify)
+        world = (self._disk, self._clock, self._locks)
+        self._writers = [
+            Writer(*world, partition, views.encoder, settings.policy, self._fsync, sync_every)
+            for partition in views.partitions
+        ]
+        self._decisions = views.decisions
+        self._control = Writer(
+            *world, views.decisions.partition, views.control_encoder, _CONTROL, Fsync.ALWAYS, sync_every
+        )
+        self._transactions = Transactions(views.decisions, self._control)
+        self._open_transaction: Transaction | None = None
+        self._cursor: Cursor | None = None
+        self._mutex = RLock()
+        self._threads = clock is None  # with a clock of the caller's, nothing happens behind his back
+        self._timer: Timer | None = None
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        event: type[E],
+        *,
+        key: str | tuple[str, ...] | None = None,
+        partitions: int = 1,
+        groups: int = GROUPS,
+        policy: Policy | None = None,
+        exist_ok: bool = False,
+        disk: Disk | None = None,
+        **options: Any,
+    ) -> EventLog[E]:
+        """Make a log and open it; `options` are those of `EventLog`.
+
+        With `exist_ok` a log that is there already is opened, if it has the same event, key, partitions and groups.
+        """
+        path, disk = Path(path), disk or RealDisk()
+        settings = Settings.of(event, key, partitions, groups, policy or Policy())
+        for folder in [*map(str, range(partitions)), FOLDER]:
+            disk.make_folder(path / folder)
+        try:
+            disk.create(path / FILE, settings.encode())  # last: from now on it is a log
+        except FileExistsError:
+            found = Settings.read(disk, path)
+            same = (found.key, found.partitions, found.groups) == (settings.key, partitions, groups)
+            if not (exist_ok and same):
+                raise Refused(
+                    "SW-LOG-EXISTS",
+                    f"there is a log in {path}: {found.event}, key {found.key}, {found.partitions} partitions, "
+                    f"{found.groups} groups",
+                    "open it with EventLog(...), or choose another path",
+                ) from None
+        return cls(path, event, disk=disk, **options)
+
+    # Reading, from a place of this object's own.
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """The offset of the next event that `pull` gives, per partition."""
+        return dict(self._place.positions)
+
+    def seek(self, where: Where, partition: int | None = None) -> None:
+        """Choose where `pull` goes on: see `Cursor.seek`. A new object is at the start."""
+        self._place.seek(where, partition)
+
+    def pull(self, max_events: int = 1000, timeout: float = 0.0) -> list[E]:
+        """The next events, at most so many; none if none came within `timeout` seconds."""
+        return [e for chunk in self._place.pull(max_events, timeout) for e in to_structs(self.event, chunk.batch)]
+
+    @property
+    def _place(self) -> Cursor:
+        if self._cursor is None:
+            self._cursor = self.cursor("start")
+        return self._cursor
+
+    # Writing.
+
+    def append(self, events: Any) -> Ranges:
+        """Append one event, a list of events, or an Arrow record batch; the offsets they got, per partition.
+
+        When it returns, the events are acknowledged. When it raises SW-LOG-FULL or SW-LOG-IO, some partitions may have
+        got their events and others not; for all or nothing use a transaction.
+        """
+        with self._mutex:
+            if self._open_transaction is not None:
+                raise WrongUse(
+                    "SW-LOG-TRANSACTION", "a transaction is open", "append with it, or when it is done, or elsewhere"
+                )
+            return self._append(events, "")
+
+    def _append(self, events: Any, transaction: str) -> Ranges:
+        batch = to_record_batch(self.event, self.settings.schema, events, f"log {self.path}")
+        offsets: Ranges = {}
+        for number, part in self._partitioner.split(batch) if batch.num_rows else ():
+            writer = self._writers[number]
+            self._open(writer, settle=not transaction)
+            for piece in in_pieces(part):
+                written = writer.append(piece, transaction)
+                offsets[number] = range(offsets.get(number, written).start, written.stop)
+            if writer.rolled:
+                writer.rolled = False
+                self._retain(number)
+        if self._fsync is Fsync.INTERVAL:
+            self._sync_later()
+        return offsets
+
+    def _open(self, writer: Writer, settle: bool = True) -> None:
+        writer.open(self._lock_timeout)
+        if settle and self._decisions.undecided(writer.partition):
+            self._transactions.open(self._lock_timeout)
+            try:
+                self._transactions.abort_undecided(writer.partition)
+            finally:
+                self._transactions.release()
+
+    @contextlib.contextmanager
+    def transaction(self, uid: str, sink: str, fence: int) -> Iterator[Transaction]:
+        """Append to several partitions and change the ledger row, all or nothing: see `transactions`.
+
+        Holds every lock until the block ends. A block that ends without `commit` has changed nothing.
+        """
+        check_name(uid, "uid"), check_name(sink, "sink")
+        with self._mutex, self._all_locks():  # 1, 5
+            row = self._decisions.row(uid, sink)
+            Transactions.check_fence(sink, row, fence)
+            begun = Transaction(self._token(), uid, sink, row, self._append, self._sync_data, self._transactions)
+            self._open_transaction = begun
+            try:
+                yield begun
+            finally:
+                self._open_transaction = None
+                with contextlib.suppress(StreamworkError):  # then the next writer does it
+                    begun.abort()
+
+    def register(self, uid: str, sink: str, fence: int) -> None:
+        """Write a driver's fence into its ledger row; nothing of older drivers is under way when this returns.
+
+        Refuses a lower fence (SW-SINK-FENCED), and a log that another job writes to (SW-SINK-OWNER).
+        """
+        check_name(uid, "uid"), check_name(sink, "sink")
+        with self._mutex, self._all_locks():
+            self._transactions.register(uid, sink, fence)
+
+    @contextlib.contextmanager
+    def _all_locks(self) -> Iterator[None]:
+        if self._open_transaction is not None:
+            raise WrongUse("SW-LOG-TRANSACTION", "a transaction is open", "end it first")
+        kept = [writer for writer in self._writers if writer.is_open]
+        try:
+            for writer in self._writers:
+                self._open(writer)
+            self._transactions.open(self._lock_timeout)
+            yield
+        finally:
+            self._transactions.release()
+            for writer in self._writers:
+                if writer not in kept:
+                    writer.release()
+
+    def _sync_data(self) -> None:
+        for writer in self._writers:
+            writer.sync()
+
+    # Upkeep.
+
+    @property
+    def recovered(self) -> list[Recovery]:
+        """The torn tails that this object found and cut off, one report each."""
+        return [report for writer in [*self._writers, self._control] for report in writer.recovered]
+
+    def retain(self) -> None:
+        """Remove what the log's policy no longer wants and no consumer needs. Happens by itself when segments roll."""
+        with self._mutex:
+            for writer in self._writers:
+                self._open(writer)
+                self._retain(writer.partition.number)
+            self._transactions.open(self._lock_timeout)
+            try:
+                retain_decisions(self._disk, self._decisions)
+            finally:
+                self._transactions.release()
+
+    def _retain(self, number: int) -> None:
+        try:
+            needed = self.consumers.needed(number)
+            retain(self._disk, self._writers[number].partition, self.settings.policy, needed, self._clock.now())
+        except (StreamworkError, OSError) as error:
+            _log.warning("retention of %s, partition %s: %s", self.path, number, error)  # an append does not fail of it
+
+    def sync(self) -> None:
+        with self._mutex:
+            self._sync_data()
+        super().sync()
+
+    def _sync_later(self) -> None:
+        """An append may be the last for a long time; it is synced all the same."""
+        if self._threads and self._timer is None:
+            self._timer = Timer(self._sync_every, self._sync_now)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _sync_now(self) -> None:
+        self._timer = None
+        try:
+            self._sync_data()
+        except StreamworkError as error:
+            _log.error("sync of %s: %s", self.path, error)  # the next append looks at the files anew
+
+    def close(self) -> None:
+        """Sync (but for fsync="never") and let the locks go. The object can be used again."""
+        with self._mutex:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            for writer in [*self._writers, self._control]:
+                writer.close()

@@ -1,0 +1,52 @@
+"""What people append, as one checked record batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from streamwork.components import Event
+from streamwork.components.columns import to_batch
+from streamwork.errors import JobFailed
+
+_PIECE_BYTES = 16 << 20  # the most that one frame holds; larger batches become several
+
+
+def to_record_batch(event: type[Event], schema: pa.Schema, events: Any, where: str) -> pa.RecordBatch:
+    """One event, a sequence of events, or a record batch, which must have the log's columns."""
+    if isinstance(events, pa.RecordBatch):
+        return _checked(schema, events, where)
+    if isinstance(events, Event):
+        return to_batch(event, [events], where)
+    return to_batch(event, list(events), where)
+
+
+def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
+    if batch.schema.names != schema.names or batch.schema.types != schema.types:
+        raise JobFailed(
+            "SW-LOG-SCHEMA",
+            f"{where} holds {_shown(schema)}, but the batch has {_shown(batch.schema)}",
+            "give the batch the log's columns, in order: batch.select([...]).cast(...)",
+        )
+    for place, field in enumerate(schema):
+        if not field.nullable and batch.column(place).null_count:
+            raise JobFailed(
+                "SW-TYPE-VALUE",
+                f"{where}: {field.name} may not be null, but is {batch.column(place).null_count} times in the batch",
+                "fill or leave out these rows, or make a log of a type where the field may be None",
+            )
+    return batch if batch.schema.equals(schema) else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in slices that each fit into one frame."""
+    rows = batch.num_rows
+    per_piece = max(1, rows * _PIECE_BYTES // max(int(batch.nbytes), 1)) if batch.nbytes > _PIECE_BYTES else rows
+    for start in range(0, rows, per_piece):
+        yield batch.slice(start, per_piece)

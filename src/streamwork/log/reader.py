@@ -1,0 +1,191 @@
+"""Reading a log, in any process, while its writers append."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import Event, LedgerRow
+from streamwork.components.columns import to_structs
+from streamwork.errors import WrongUse
+from streamwork.log.consumers import Consumers
+from streamwork.log.cursor import Cursor, Where
+from streamwork.log.decisions import Outcome
+from streamwork.log.modes import Isolation, choose
+from streamwork.log.partition import Chunk, Partition
+from streamwork.log.settings import Settings
+from streamwork.log.views import Views
+from streamwork.world import Clock, Disk, RealClock, RealDisk
+
+E = TypeVar("E", bound=Event)
+
+
+class Located(msgspec.Struct, frozen=True):
+    """An event and where it is."""
+
+    partition: int
+    offset: int
+    time: int  # of the append, in microseconds since 1970
+    event: Any
+
+
+class LogReader(Generic[E]):
+    """Reads an existing log of events of one type (without one: the type that the log was made with).
+
+    Offsets count the events of a partition. `end` and `ends` look at the files; `read` does not see further than the
+    last such look. Use an object from one thread; make as many objects as you like.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        event: type[E] | None = None,
+        *,
+        isolation: Isolation | str = Isolation.READ_COMMITTED,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        verify: bool = True,
+    ) -> None:
+        self.path = Path(path)
+        self.isolation = choose(Isolation, isolation, "isolation")
+        self._disk = disk or RealDisk()
+        self._clock = clock or RealClock()
+        self.settings = Settings.read(self._disk, self.path)
+        if event is not None:
+            self.settings.check_event(event, self.path)
+        self.event: type[E] = event or self.settings.make_event_type()  # type: ignore[assignment]
+        self.consumers = Consumers(self._disk, self._clock, self.path)
+        self._verify = verify
+        self._views = Views(self._disk, self.path, self.settings, verify)
+
+    def partitions(self) -> list[int]:
+        return list(range(self.settings.partitions))
+
+    def start(self, partition: int) -> int:
+        """The lowest offset that is still there."""
+        return self._views.partition(partition).start
+
+    def end(self, partition: int) -> int:
+        """The offset after the last event that this reader may see. Raises SW-LOG-DAMAGED if damage follows it."""
+        self._views.decisions.refresh()
+        return self._end(self._views.partition(partition))
+
+    def ends(self) -> dict[int, int]:
+        """`end` of every partition, as of one moment: of a transaction, all or nothing is before these ends."""
+        self._views.decisions.refresh()  # first, so that all batches of every transaction known to be committed are there
+        return {partition.number: self._end(partition) for partition in self._views.partitions}
+
+    def _end(self, partition: Partition) -> int:
+        partition.refresh()
+        partition.check_end()
+        if self.isolation is Isolation.READ_UNCOMMITTED:
+            return partition.end
+        return self._views.decisions.stable_end(partition)
+
+    def offset_at(self, partition: int, time: datetime) -> int:
+        """The first offset that was appended at `time` or later; the end if there is none."""
+        if time.tzinfo is None:
+            raise WrongUse("SW-LOG-SEEK", f"{time!r} has no time zone", "use datetime.now(UTC) or the like")
+        end = self.end(partition)
+        return min(end, self._views.partition(partition).offset_at(_microseconds(time)))
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The events from offset `start` up to, not including, `end`, as record batches over the mapped file.
+
+        The same ones each time. Raises SW-LOG-GONE, SW-LOG-DAMAGED, and SW-LOG-AHEAD beyond the end.
+        """
+        for chunk in self.read_chunks(partition, start, end):
+            yield chunk.batch
+
+    def read_chunks(self, partition: int, start: int, end: int) -> Iterator[Chunk]:
+        """Like `read`, each batch with its offset and its time."""
+        chosen = self._views.partition(partition)
+        if max(start, end) > chosen.end or (start < end and end > self._stable_end(chosen)):
+            self.end(partition)  # perhaps it has come since
+            if max(start, end) > chosen.end or (start < end and end > self._stable_end(chosen)):
+                raise chosen.ahead(max(start, end))
+        yield from chosen.chunks(start, end, self._is_visible)
+
+    def _stable_end(self, partition: Partition) -> int:
+        if self.isolation is Isolation.READ_UNCOMMITTED:
+            return partition.end
+        return self._views.decisions.stable_end(partition)
+
+    def _is_visible(self, transaction: str) -> bool:
+        if not transaction or self.isolation is Isolation.READ_UNCOMMITTED:
+            return True
+        return self._views.decisions.outcome(transaction) is Outcome.COMMITTED
+
+    def cursor(self, where: Where = "start") -> Cursor:
+        """A place of one's own in the log."""
+        return Cursor(self, self._clock, where)
+
+    def last(self, count: int) -> list[Located]:
+        """The newest events, at most so many, in the order of their append."""
+        return self._last(count, self.ends())
+
+    def _last(self, count: int, ends: dict[int, int]) -> list[Located]:
+        found = []
+        for partition, end in ends.items():
+            position, events = end, list[Located]()
+            while len(events) < count and position > (start := self.start(partition)):
+                lower = max(start, position - max(count, 1))
+                events = [
+                    e for chunk in self.read_chunks(partition, lower, position) for e in self.locate(chunk)
+                ] + events
+                position = lower
+            found += events
+        found.sort(key=lambda one: (one.time, one.partition, one.offset))
+        return found[-count:] if count else []
+
+    def tail(self, last: int = 0, stop: Callable[[], bool] = lambda: False) -> Iterator[E]:
+        """The newest `last` events, then each new one as it comes, until `stop` says so."""
+        for one in self.tail_located(last, stop):
+            yield one.event
+
+    def tail_located(self, last: int = 0, stop: Callable[[], bool] = lambda: False) -> Iterator[Located]:
+        """Like `tail`, each event with its place."""
+        cursor = self.cursor("end")
+        yield from self._last(last, cursor.positions)
+        for chunks in cursor.follow(10_000, stop):
+            for chunk in chunks:
+                yield from self.locate(chunk)
+
+    def locate(self, chunk: Chunk) -> list[Located]:
+        events = to_structs(self.event, chunk.batch)
+        return [Located(chunk.partition, offset, chunk.time, e) for offset, e in enumerate(events, chunk.offset)]
+
+    def ledger(self, uid: str, sink: str) -> LedgerRow | None:
+        """How far a job has come with writing to this log; None if it never registered."""
+        self._views.decisions.refresh()
+        return self._views.decisions.row(uid, sink)
+
+    def sync(self) -> None:
+        """Make everything that can be seen durable, whoever wrote it: call it before keeping a position for good.
+
+        Then no position that was kept is ever ahead of what a power cut leaves of the log, whatever the writers' fsync.
+        """
+        for partition in [*self._views.partitions, self._views.decisions.partition]:
+            partition.refresh()
+            if partition.bases:
+                with contextlib.suppress(FileNotFoundError):  # finished and retained away since; it was synced then
+                    self._disk.sync(partition.active.path)
+
+    def close(self) -> None:
+        """Nothing to do for a reader; writers have more."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _microseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1_000_000)

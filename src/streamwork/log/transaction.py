@@ -1,0 +1,80 @@
+"""One transaction, in the hands of whoever writes it. How it works: `transactions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from streamwork.components import LedgerRow
+from streamwork.errors import StreamworkError, WrongUse
+from streamwork.log.decisions import Ranges
+from streamwork.log.transactions import Transactions
+
+
+class Stage(Enum):
+    """OPEN -> COMMITTED | ABORTED | UNKNOWN; the last is settled by whoever writes next, by looking."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Transaction:
+    """Made by `EventLog.transaction`. Until `commit` returns, nothing of it exists for read-committed readers."""
+
+    def __init__(
+        self,
+        name: str,
+        uid: str,
+        sink: str,
+        ledger: LedgerRow | None,
+        write: Callable[[Any, str], Ranges],
+        sync: Callable[[], None],
+        decide: Transactions,
+    ) -> None:
+        self.name = name
+        self.ledger = ledger
+        """The ledger row as it stands; nobody can change it while this transaction is open."""
+        self.stage = Stage.OPEN
+        self.ranges: Ranges = {}
+        self._uid = uid
+        self._sink = sink
+        self._write = write
+        self._sync = sync
+        self._decide = decide
+
+    def append(self, events: Any) -> Ranges:
+        """Append one event, several, or a record batch; the offsets per partition."""
+        self._must_be_open()
+        written = self._write(events, self.name)  # 2
+        for partition, offsets in written.items():
+            first = self.ranges.get(partition, offsets).start
+            self.ranges[partition] = range(first, offsets.stop)
+        return written
+
+    def commit(self, row: LedgerRow) -> None:
+        """Make the events visible and `row` the ledger row, in one step."""
+        self._must_be_open()
+        Transactions.check_fence(self._sink, self.ledger, row.fence)
+        self._sync()  # 3
+        try:
+            self._decide.commit(self.name, self._uid, self._sink, row, self.ranges)  # 4
+        except StreamworkError as error:
+            if error.code != "SW-LOG-FULL":  # then it was not written; anything else leaves us in the dark
+                self.stage = Stage.UNKNOWN
+            raise
+        self.stage = Stage.COMMITTED
+
+    def abort(self) -> None:
+        """Give up; fine if it was decided before."""
+        if self.stage is Stage.OPEN:
+            self.stage = Stage.UNKNOWN
+            if self._decide.is_open:
+                self._decide.abort(self.name)
+                self.stage = Stage.ABORTED
+
+    def _must_be_open(self) -> None:
+        if self.stage is not Stage.OPEN:
+            raise WrongUse("SW-LOG-TRANSACTION", f"the transaction is {self.stage.value}", "begin another one")

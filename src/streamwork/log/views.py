@@ -1,0 +1,32 @@
+"""All partitions of a log, as one reader or one writer knows them.
+
+Readers and writers of one `EventLog` have views of their own, so that reading in one thread and appending in another
+share nothing but the files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamwork.errors import WrongUse
+from streamwork.log.decisions import FOLDER, SCHEMA, Decisions
+from streamwork.log.frame import FrameEncoder
+from streamwork.log.partition import Partition
+from streamwork.log.segment import Format
+from streamwork.log.settings import Settings
+from streamwork.world import Disk
+
+
+class Views:
+    def __init__(self, disk: Disk, path: Path, settings: Settings, verify: bool) -> None:
+        self.encoder = FrameEncoder(settings.schema)
+        self.control_encoder = FrameEncoder(SCHEMA)
+        shape = Format(settings.schema, self.encoder.prologue, verify)
+        self.partitions = [Partition(disk, path / str(n), n, shape) for n in range(settings.partitions)]
+        control = Partition(disk, path / FOLDER, -1, Format(SCHEMA, self.control_encoder.prologue, verify))
+        self.decisions = Decisions(control, self.partitions)
+
+    def partition(self, number: int) -> Partition:
+        if 0 <= number < len(self.partitions):
+            return self.partitions[number]
+        raise WrongUse("SW-LOG-SEEK", f"there is no partition {number}", f"the log has {len(self.partitions)}, from 0")

@@ -1,0 +1,73 @@
+"""The README's job, to be killed: with a journal beside its sink, in many small epochs, each stretched at its steps.
+
+The journal is an appending sink: unlike the README's upserting one, it shows a row that is written twice. Stretching the
+steps gives each of them a fair share of the random kills; the protocol does not know of it.
+
+usage: kill_job.py FOLDER MODE LEDGER    (LEDGER: "ledger" or "no-ledger")
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from card_usage import PerCard, Transaction
+
+from streamwork import Job, JsonLines, SqliteSink
+from streamwork.components import LedgerEntry
+from streamwork.epoch import Step
+from streamwork.tools.runner import Mode, Options, run
+
+STRETCH = {Step.PLANNED: 0.01, Step.COMPUTED: 0.01, Step.PREPARED: 0.02, Step.COMMITTED: 0.1, Step.COMPLETED: 0.0}
+
+
+class NoLedger(SqliteSink[Any]):
+    """The negative control: a sink that applies whatever it is offered."""
+
+    def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        with self._transaction() as db:
+            self._write(db, staged)
+
+
+class Stretching:
+    """Tells of the first completed checkpoint, and takes its time at every step."""
+
+    told = False
+
+    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
+        if step is Step.COMPLETED and not self.told:
+            self.told = True
+            print("working", flush=True)
+        time.sleep(STRETCH[step])
+
+    def on_starting(self, *_: Any) -> None: ...
+    def on_started(self, *_: Any) -> None: ...
+    def on_end(self, outcome: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+def build(sink: type[SqliteSink[Any]]) -> Job:
+    job = Job("card-usage")
+    usage = job.source(JsonLines("transactions.jsonl", Transaction, max_events=2_000), id="transactions").apply(
+        PerCard(), key="card", id="per-card"
+    )
+    usage.sink(sink("usage.db", "journal"), id="journal")
+    usage.sink(sink("usage.db", "usage", key="card"), id="usage")
+    return job
+
+
+if __name__ == "__main__":
+    folder, mode, ledger = sys.argv[1:]
+    os.chdir(folder)
+    made = build(SqliteSink if ledger == "ledger" else NoLedger)
+    examples = Path(__file__).parents[1] / "examples"
+    options = Options(
+        mode=Mode(mode), root=Path(folder) / "root", until_caught_up=True, master="local[2]", module_folder=examples
+    )
+    run(made, options, Stretching())
+    print("done", flush=True)
