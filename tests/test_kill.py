@@ -20,7 +20,9 @@ from streamwork.tools.demo import write_transactions
 
 HERE = Path(__file__).parent
 EVENTS = 200_000
-DOUBLED = "SELECT count(*) FROM (SELECT card, transactions FROM journal GROUP BY card, transactions HAVING count(*) > 1)"
+DOUBLED = (
+    "SELECT count(*) FROM (SELECT card, transactions FROM journal GROUP BY card, transactions HAVING count(*) > 1)"
+)
 SEED = int(os.environ.get("STREAMWORK_KILL_SEED", random.SystemRandom().randrange(10**6)))
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from log.world import HandClock, Payment, payments
 from streamwork.components import Event
 from streamwork.errors import StreamworkError
 from streamwork.log import EventLog, LogReader, Policy
-from tests.log.world import HandClock, Payment, payments
 
 
 @pytest.fixture

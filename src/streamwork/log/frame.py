@@ -155,7 +155,7 @@ def decode(frame: Frame, data: pa.Buffer, schema: pa.Schema, verify: bool = True
     try:
         batch = pa.ipc.read_record_batch(pa.ipc.read_message(data), schema)
         batch.validate()
-    except (pa.ArrowInvalid, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise BadFrame(f"the batch cannot be decoded: {error}") from None
     if batch.num_rows != frame.info.rows:
         raise BadFrame("the batch has another number of events than its metadata says")

@@ -97,7 +97,7 @@ class Segment:
                 whole = self._disk.read_at(self.path, 0, end)
                 if pa.ipc.read_schema(pa.py_buffer(whole)).equals(self._shape.schema):
                     return end
-        except (pa.ArrowInvalid, OSError, EOFError):
+        except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError):
             pass
         raise BadFrame("the schema at the beginning of the segment is damaged")
 

@@ -58,7 +58,8 @@ class Settings(msgspec.Struct, frozen=True):
         return cls(FORMAT, event.__name__, fields, groups, partitions, policy, shown, arrow)
 
     def encode(self) -> bytes:
-        whole = msgspec.structs.replace(self, crc32=self._sum())
+        stored = msgspec.json.decode(msgspec.json.encode(self), type=Settings)  # 60 given as an age is kept as 60.0
+        whole = msgspec.structs.replace(stored, crc32=stored._sum())
         return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
 
     def _sum(self) -> str:

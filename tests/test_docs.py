@@ -1,0 +1,77 @@
+"""What the documentation says is true: its job runs, its commands work, its lists are whole."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from streamwork.tools.demo import write_transactions
+
+REPO = Path(__file__).parents[1]
+README = (REPO / "README.md").read_text()
+PROGRAM = Path(sys.executable).parent / "streamwork"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_readme_s_job_is_the_example() -> None:
+    (job,) = blocks("python")
+    assert job == (REPO / "examples" / "card_usage.py").read_text()
+    code = [line for line in job.splitlines() if line.strip()]
+    assert len(code) < 30
+
+
+@pytest.mark.spark
+def test_the_readme_s_commands_work_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "card_usage.py").write_text(blocks("python")[0])
+    write_transactions(tmp_path / "transactions.jsonl", 1000, cards=10)
+    commands = [shlex.split(line, comments=True) for line in blocks("sh")[1].splitlines()]
+    assert [command[:2] for command in commands] == [
+        ["streamwork", "run"],
+        ["streamwork", "run"],
+        ["streamwork", "checkpoints"],
+    ]
+    said = []
+    for command in commands:
+        answer = subprocess.run([PROGRAM, *command[1:]], capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, answer.stderr
+        said.append(answer.stdout)
+        assert answer.stderr == "", "Spark's noise is off"
+    assert said[0].splitlines()[:2] == [f"job card-usage (microbatch), root {tmp_path / '.streamwork'}", "new"]
+    assert said[1].splitlines()[1] == "resumed at checkpoint 1"
+    assert "completed" in said[2]
+    rows = duckdb.sql(blocks("sql")[0]).fetchall()
+    expected = "SELECT card, count(*), sum(amount) FROM read_json('transactions.jsonl') GROUP BY card ORDER BY card"
+    assert rows == duckdb.sql(expected).fetchall()
+
+
+def test_every_error_code_is_explained_and_every_explained_one_exists() -> None:
+    code = re.compile(r"SW-[A-Z]+(?:-[A-Z]+)*")
+    used = {c for path in (REPO / "src").rglob("*.py") for c in re.findall(rf'"({code.pattern})"', path.read_text())}
+    explained = set(re.findall(rf"^\| `({code.pattern})`", (REPO / "docs" / "errors.md").read_text(), re.MULTILINE))
+    assert used == explained
+
+
+def test_every_package_that_contributing_names_exists_and_the_other_way_round() -> None:
+    text = (REPO / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE))))
+    source = REPO / "src" / "streamwork"
+    packages = {path.parent.name for path in source.glob("*/__init__.py")} | {"errors"}
+    assert named == packages
+    for file in re.findall(r"\| `(\w+/\w+\.py)` \|", text):
+        assert (source / file).is_file(), file
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
