@@ -3,7 +3,7 @@
 The journal is an appending sink: unlike the README's upserting one, it shows a row that is written twice. Stretching the
 steps gives each of them a fair share of the random kills; the protocol does not know of it.
 
-usage: kill_job.py FOLDER MODE LEDGER    (LEDGER: "ledger" or "no-ledger")
+usage: kill_job.py FOLDER MODE LEDGER PACE    (LEDGER: "ledger" or "no-ledger"; PACE: "stretched" or "plain")
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ class NoLedger(SqliteSink[Any]):
 
 
 class Stretching:
-    """Tells of the first completed checkpoint, and takes its time at every step."""
+    """Tells of the first completed checkpoint, and takes its time at every step, if it is to."""
 
-    told = False
+    def __init__(self, pace: str) -> None:
+        self.told = False
+        self._pace = pace
 
     def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
         if step is Step.COMPLETED and not self.told:
             self.told = True
             print("working", flush=True)
-        time.sleep(STRETCH[step])
+        if self._pace == "stretched":
+            time.sleep(STRETCH[step])
 
     def on_starting(self, *_: Any) -> None: ...
     def on_started(self, *_: Any) -> None: ...
@@ -62,12 +65,12 @@ def build(sink: type[SqliteSink[Any]]) -> Job:
 
 
 if __name__ == "__main__":
-    folder, mode, ledger = sys.argv[1:]
+    folder, mode, ledger, pace = sys.argv[1:]
     os.chdir(folder)
     made = build(SqliteSink if ledger == "ledger" else NoLedger)
     examples = Path(__file__).parents[1] / "examples"
     options = Options(
         mode=Mode(mode), root=Path(folder) / "root", until_caught_up=True, master="local[2]", module_folder=examples
     )
-    run(made, options, Stretching())
+    run(made, options, Stretching(pace))
     print("done", flush=True)

@@ -29,10 +29,10 @@ SEED = int(os.environ.get("STREAMWORK_KILL_SEED", random.SystemRandom().randrang
 class Life:
     """One life of the driver, ended by kill -9 or by having done everything."""
 
-    def __init__(self, folder: Path, mode: str, ledger: str) -> None:
+    def __init__(self, folder: Path, mode: str, ledger: str, pace: str = "stretched") -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "examples")])}
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "kill_job.py"), str(folder), mode, ledger],
+            [sys.executable, str(HERE / "kill_job.py"), str(folder), mode, ledger, pace],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -74,7 +74,7 @@ def survive(folder: Path, mode: str, ledger: str, kills: int) -> None:
         killed += 1
         if (folder / "usage.db").exists():
             check_so_far(folder)
-    Life(folder, mode, ledger).kill_after(180)
+    assert not Life(folder, mode, ledger, pace="plain").kill_after(180), "it did not finish"
     check(folder)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -45,6 +46,17 @@ def rows(*numbers: int) -> Any:
 def content(sink: SqliteSink[Any]) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(sink.path)) as db:
         return db.execute(f"SELECT * FROM {sink.table} ORDER BY number").fetchall()
+
+
+@pytest.fixture(autouse=True)
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close every sink that a test makes."""
+    made: list[SqliteSink[Any]] = []
+    make = SqliteSink.__init__
+    monkeypatch.setattr(SqliteSink, "__init__", lambda self, *a, **k: (made.append(self), make(self, *a, **k))[1])
+    yield
+    for sink in made:
+        sink.close()
 
 
 def opened(path: Path, key: str | None = None, fence: int = 1, uid: str = "u") -> SqliteSink[Seen]:

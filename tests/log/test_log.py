@@ -203,7 +203,7 @@ def test_modes_that_are_not_known(path: Path) -> None:
 
 def test_a_batch_must_have_the_columns_and_no_nulls(path: Path) -> None:
     with EventLog.create(path, Payment) as log:
-        with pytest.raises(StreamworkError, match="SW-LOG-SCHEMA"):
+        with pytest.raises(StreamworkError, match="SW-TYPE-EVENT"):
             log.append(pa.RecordBatch.from_pylist([{"id": 3, "card": "c"}]))
         with pytest.raises(StreamworkError, match="SW-TYPE-VALUE"):
             log.append(pa.RecordBatch.from_pylist([{"id": 3, "card": None, "amount": 1.0}], schema=log.settings.schema))

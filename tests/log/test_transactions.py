@@ -96,7 +96,7 @@ def test_fences_owners_and_misuse() -> None:
         log.register("uid", "out", 4)
     with pytest.raises(StreamworkError, match="SW-SINK-FENCED"), log.transaction("uid", "out", 4):
         pass
-    with pytest.raises(StreamworkError, match="SW-SINK-OWNER"):
+    with pytest.raises(StreamworkError, match="SW-SINK-OWNED"):
         log.register("another", "out", 6)
     with log.transaction("uid", "out", 5) as transaction:
         with pytest.raises(StreamworkError, match="SW-LOG-TRANSACTION"):
@@ -303,3 +303,46 @@ def test_killed_within_transactions(tmp_path: Path) -> None:
     ids = sorted(i for p, end in log.ends().items() for b in log.read(p, 0, end) for i in b["id"].to_pylist())
     assert ids == list(range(ledger.position["in/0"]))
     assert len(ids) > 100
+
+
+def test_retention_waits_for_the_end_of_a_transaction() -> None:
+    disk = SimulatedDisk()
+    EventLog.create(PATH, Payment, disk=disk, clock=CLOCK, policy=Policy(segment_bytes=1500, retain_bytes=3000))
+    log = open_log(disk, CLOCK)
+    with log.transaction("uid", "out", 1) as transaction:
+        for i in range(30):
+            transaction.append(payments(i))
+        assert log.start(0) == 0
+        transaction.commit(row(1))
+    assert 0 < log.start(0) < log.end(0) == 30
+
+
+def test_a_damaged_ledger_is_never_answered_with_an_older_row() -> None:
+    disk = SimulatedDisk()
+    made(disk)
+    log = open_log(disk, CLOCK)
+    log.register("uid", "out", 1)
+    for position in (1, 2, 3):
+        with log.transaction("uid", "out", 1) as transaction:
+            transaction.append(payments(*range(position * 20, position * 20 + 10)))
+            transaction.commit(row(position))
+    path = PATH / "transactions" / f"{0:020d}.arrow"
+    second = disk.read(path).index(b'"position":{"in/0":2}')
+    disk.flip(path, second + 18)
+    reader = LogReader(PATH, Payment, disk=disk, clock=CLOCK)
+    for question in (
+        lambda: reader.ledger("uid", "out"),
+        reader.ends,
+        lambda: open_log(disk, CLOCK).register("uid", "out", 2),
+    ):
+        with pytest.raises(StreamworkError, match="SW-LOG-DAMAGED"):
+            question()
+
+
+def test_a_transaction_of_another_job_is_refused() -> None:
+    disk = SimulatedDisk()
+    made(disk)
+    log = open_log(disk, CLOCK)
+    log.register("uid", "out", 1)
+    with pytest.raises(StreamworkError, match="SW-SINK-OWNED"), log.transaction("another", "out", 1):
+        pass

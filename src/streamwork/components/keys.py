@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 
 GROUPS = 256
+_DIGITS = Context(prec=76)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
@@ -70,12 +71,19 @@ class Key(msgspec.Struct, frozen=True):
 
     def _scaled(self, value: Any) -> Any:
         if len(self.fields) == 1:
-            return None if value is None else round(value, self.scales[0])
-        return tuple(v if s is None or v is None else round(v, s) for v, s in zip(value, self.scales, strict=True))
+            return _at_scale(value, self.scales[0])
+        return tuple(_at_scale(part, scale) for part, scale in zip(value, self.scales, strict=True))
 
     def column(self, place: int, values: Iterable[Any]) -> list[Any]:
         """Of each key value, the part that belongs to the field at `place`."""
         return list(values) if len(self.fields) == 1 else [value[place] for value in values]
+
+
+def _at_scale(value: Any, scale: int | None) -> Any:
+    """A Decimal as Arrow gives it back: with the field's scale, up to 38 digits, and without a negative zero."""
+    if value is None or scale is None:
+        return value
+    return _DIGITS.plus(value.quantize(Decimal(1).scaleb(-scale), context=_DIGITS))
 
 
 def canonical(value: Any) -> bytes:

@@ -9,6 +9,7 @@ from streamwork.log.consumers import Consumer
 from streamwork.log.cursor import Cursor
 from streamwork.log.decisions import Ranges
 from streamwork.log.event_log import EventLog
+from streamwork.log.info import LogInfo, describe
 from streamwork.log.lock import FileLocks, Holder, Lock, Locks, locked
 from streamwork.log.modes import Fsync, Isolation
 from streamwork.log.partition import Chunk
@@ -32,6 +33,8 @@ __all__ = [
     "Settings",
     "Consumer",
     "Recovery",
+    "LogInfo",
+    "describe",
     "Locks",
     "Lock",
     "FileLocks",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from streamwork.errors import JobFailed
+from streamwork.errors import Refused
 from streamwork.log.modes import check_name
 from streamwork.world import Clock, Disk
 
@@ -66,7 +66,7 @@ class Consumers:
         try:
             return msgspec.json.decode(self._disk.read(path), type=Consumer)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise JobFailed(
+            raise Refused(
                 "SW-LOG-DAMAGED",
                 f"{path} is damaged, so nobody knows what this consumer needs; nothing is retained away meanwhile",
                 "start the consumer, which writes it anew, or remove the file if the consumer is gone for good",

@@ -12,10 +12,10 @@ from streamwork.world import Clock
 
 Where = int | datetime | Literal["start", "end"] | Mapping[int, int]
 
-# Short waits while events flow, longer ones when they do not: about 2 ms at most, so that a reader sees an event within
-# a few milliseconds and costs next to nothing while it waits.
+# Short waits while events flow, longer ones when they do not: 3 ms at most, so that a reader sees an event within a few
+# milliseconds and costs little while it waits.
 _FIRST_WAIT = 0.000_05
-_LONGEST_WAIT = 0.002
+_LONGEST_WAIT = 0.003
 
 
 class Readable(Protocol):

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import LedgerRow
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import Refused, StreamworkError
 from streamwork.log.entry import Entry
 from streamwork.log.frame import FrameInfo
 from streamwork.log.partition import Partition
@@ -91,7 +91,7 @@ class Decisions:
         try:
             return msgspec.convert(info.extra, Record)
         except msgspec.ValidationError as error:
-            raise JobFailed(
+            raise Refused(
                 "SW-LOG-DAMAGED",
                 f"{self.partition.folder}, offset {info.base}: not a record of a transaction: {error}",
                 "bring the folder back from a copy, or read with the version of Streamwork that wrote it",
@@ -110,9 +110,12 @@ class Decisions:
         return {key: row for key, (row, _) in self._rows.items()}
 
     def stable_end(self, partition: Partition) -> int:
-        """The offset up to which everything is decided."""
+        """The offset up to which everything is decided. Raises SW-LOG-DAMAGED if that can no longer be known."""
         undecided = self.undecided(partition)
-        return undecided[-1].base if undecided else partition.end
+        if not undecided:
+            return partition.end
+        self.partition.check_end()
+        return undecided[-1].base
 
     def undecided(self, partition: Partition) -> list[Entry]:
         """The undecided batches, which are at the end; newest first."""

@@ -18,6 +18,7 @@ from streamwork.log.decisions import FOLDER, Ranges
 from streamwork.log.incoming import in_pieces, to_record_batch
 from streamwork.log.lock import FileLocks, Locks
 from streamwork.log.modes import Fsync, Isolation, check_name, choose
+from streamwork.log.partition import Partition
 from streamwork.log.partitioner import Partitioner
 from streamwork.log.policy import Policy
 from streamwork.log.reader import E, LogReader
@@ -65,21 +66,21 @@ class EventLog(LogReader[E]):
         self._token = token
         settings = self.settings
         self._partitioner = Partitioner(self.event, settings.key, settings.partitions, settings.groups)
+        # With a clock of the caller's nothing happens behind his back: then appends do the syncs that are due.
+        self._threads = clock is None
+        inline = float("inf") if self._threads else sync_every
         views = Views(self._disk, self.path, settings, verify)
         world = (self._disk, self._clock, self._locks)
         self._writers = [
-            Writer(*world, partition, views.encoder, settings.policy, self._fsync, sync_every)
+            Writer(*world, partition, views.encoder, settings.policy, self._fsync, inline)
             for partition in views.partitions
         ]
         self._decisions = views.decisions
-        self._control = Writer(
-            *world, views.decisions.partition, views.control_encoder, _CONTROL, Fsync.ALWAYS, sync_every
-        )
+        self._control = Writer(*world, views.decisions.partition, views.control_encoder, _CONTROL, Fsync.ALWAYS, inline)
         self._transactions = Transactions(views.decisions, self._control)
         self._open_transaction: Transaction | None = None
         self._cursor: Cursor | None = None
         self._mutex = RLock()
-        self._threads = clock is None  # with a clock of the caller's, nothing happens behind his back
         self._timer: Timer | None = None
 
     @classmethod
@@ -102,9 +103,11 @@ class EventLog(LogReader[E]):
         """
         path, disk = Path(path), disk or RealDisk()
         settings = Settings.of(event, key, partitions, groups, policy or Policy())
-        for folder in [*map(str, range(partitions)), FOLDER]:
-            disk.make_folder(path / folder)
         try:
+            if disk.exists(path / FILE):
+                raise FileExistsError
+            for folder in [*map(str, range(partitions)), FOLDER]:
+                disk.make_folder(path / folder)
             disk.create(path / FILE, settings.encode())  # last: from now on it is a log
         except FileExistsError:
             found = Settings.read(disk, path)
@@ -155,7 +158,7 @@ class EventLog(LogReader[E]):
             return self._append(events, "")
 
     def _append(self, events: Any, transaction: str) -> Ranges:
-        batch = to_record_batch(self.event, self.settings.schema, events, f"log {self.path}")
+        batch = to_record_batch(self.event, self.schema, events, f"log {self.path}")
         offsets: Ranges = {}
         for number, part in self._partitioner.split(batch) if batch.num_rows else ():
             writer = self._writers[number]
@@ -163,9 +166,8 @@ class EventLog(LogReader[E]):
             for piece in in_pieces(part):
                 written = writer.append(piece, transaction)
                 offsets[number] = range(offsets.get(number, written).start, written.stop)
-            if writer.rolled:
-                writer.rolled = False
-                self._retain(number)
+        if not transaction:
+            self._retain_rolled()
         if self._fsync is Fsync.INTERVAL:
             self._sync_later()
         return offsets
@@ -187,6 +189,7 @@ class EventLog(LogReader[E]):
         """
         check_name(uid, "uid"), check_name(sink, "sink")
         with self._mutex, self._all_locks():  # 1, 5
+            self._transactions.check_owner(uid)
             row = self._decisions.row(uid, sink)
             Transactions.check_fence(sink, row, fence)
             begun = Transaction(self._token(), uid, sink, row, self._append, self._sync_data, self._transactions)
@@ -197,11 +200,12 @@ class EventLog(LogReader[E]):
                 self._open_transaction = None
                 with contextlib.suppress(StreamworkError):  # then the next writer does it
                     begun.abort()
+                self._retain_rolled()  # not before, or it might remove what is just being written
 
     def register(self, uid: str, sink: str, fence: int) -> None:
         """Write a driver's fence into its ledger row; nothing of older drivers is under way when this returns.
 
-        Refuses a lower fence (SW-SINK-FENCED), and a log that another job writes to (SW-SINK-OWNER).
+        Refuses a lower fence (SW-SINK-FENCED), and a log that another job writes to (SW-SINK-OWNED).
         """
         check_name(uid, "uid"), check_name(sink, "sink")
         with self._mutex, self._all_locks():
@@ -236,22 +240,26 @@ class EventLog(LogReader[E]):
 
     def retain(self) -> None:
         """Remove what the log's policy no longer wants and no consumer needs. Happens by itself when segments roll."""
-        with self._mutex:
+        with self._mutex, self._all_locks():
             for writer in self._writers:
-                self._open(writer)
-                self._retain(writer.partition.number)
-            self._transactions.open(self._lock_timeout)
-            try:
-                retain_decisions(self._disk, self._decisions)
-            finally:
-                self._transactions.release()
+                self._retain(writer.partition)
+            retain_decisions(self._disk, self._decisions)
 
-    def _retain(self, number: int) -> None:
+    def _retain_rolled(self) -> None:
+        for writer in self._writers:
+            if writer.rolled:
+                writer.rolled = False
+                self._retain(writer.partition)
+        if self._transactions.rolled and self._transactions.is_open:
+            self._transactions.rolled = False
+            retain_decisions(self._disk, self._decisions)
+
+    def _retain(self, partition: Partition) -> None:
         try:
-            needed = self.consumers.needed(number)
-            retain(self._disk, self._writers[number].partition, self.settings.policy, needed, self._clock.now())
-        except (StreamworkError, OSError) as error:
-            _log.warning("retention of %s, partition %s: %s", self.path, number, error)  # an append does not fail of it
+            needed = self.consumers.needed(partition.number)
+            retain(self._disk, partition, self.settings.policy, needed, self._clock.now())
+        except (StreamworkError, OSError) as error:  # an append does not fail of it
+            _log.warning("retention of %s: %s", partition.folder, error)
 
     def sync(self) -> None:
         with self._mutex:
@@ -268,7 +276,8 @@ class EventLog(LogReader[E]):
     def _sync_now(self) -> None:
         self._timer = None
         try:
-            self._sync_data()
+            for writer in self._writers:
+                writer.sync_behind()
         except StreamworkError as error:
             _log.error("sync of %s: %s", self.path, error)  # the next append looks at the files anew
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from streamwork.components import Digits, Event
 from streamwork.components.schema import arrow_schema
-from streamwork.errors import WrongUse
+from streamwork.errors import Refused
 
 
 def event_type(name: str, schema: pa.Schema) -> type[Event]:
     """The Event type whose Arrow schema is `schema`."""
     kind = _struct(name, list(schema))
     if not arrow_schema(kind).equals(schema):
-        raise WrongUse(
+        raise Refused(
             "SW-LOG-SCHEMA", f"no Event type has the schema of {name}", "open the log with the class it was made with"
         )
     return kind
@@ -53,7 +53,7 @@ def _plain(kind: Any, name: str) -> Any:
         return dict[str, _annotation(kind.item_field, name)]  # type: ignore[misc]
     if pa.types.is_struct(kind):
         return _struct(name, [kind.field(place) for place in range(kind.num_fields)])
-    raise WrongUse("SW-LOG-SCHEMA", f"{name} has the Arrow type {kind}, which no event field has", "update Streamwork")
+    raise Refused("SW-LOG-SCHEMA", f"{name} has the Arrow type {kind}, which no event field has", "update Streamwork")
 
 
 _SCALARS: dict[Any, Any] = {

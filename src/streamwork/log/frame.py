@@ -13,6 +13,7 @@ what looks like the unfinished end of a file is told apart from damage.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -160,3 +161,39 @@ def decode(frame: Frame, data: pa.Buffer, schema: pa.Schema, verify: bool = True
     if batch.num_rows != frame.info.rows:
         raise BadFrame("the batch has another number of events than its metadata says")
     return batch
+
+
+def whole_frames(data: bytes, position: int) -> Iterator[Frame]:
+    """The whole, unchanged frames somewhere in these bytes, which are at `position` in their file."""
+    at, view = 0, memoryview(data)
+    while (at := data.find(_CONTINUATION, at)) >= 0:
+        try:
+            frame = find_frame(view, at, position + at)
+            if frame is not None and frame.end <= position + len(data):
+                check_body(frame, view[frame.body - position : frame.end - position])
+                yield frame
+                at = frame.end - position
+                continue
+        except BadFrame:
+            pass
+        at += 4
+
+
+def check_unfinished(data: bytes) -> None:
+    """Raises BadFrame if what looks like the beginning of a header, at the end of a file, hides more than that.
+
+    A damaged length can claim a header that is longer than the file. But then the rest is there: later frames, or the
+    body.
+    """
+    at = data.find(_MARKER)
+    if at < 4:
+        return
+    if next(whole_frames(data[4:], 0), None) is not None:
+        raise BadFrame("the length of the batch's header is damaged")
+    text = data[at : at + int.from_bytes(data[at - 4 : at], "little")]
+    try:
+        info = _decode_info(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    if 0 < info.size <= len(data) and info.body_crc32 == f"{zlib.crc32(data[-info.size :]):08x}":
+        raise BadFrame("the length of the batch's header is damaged")

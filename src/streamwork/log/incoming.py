@@ -26,7 +26,7 @@ def to_record_batch(event: type[Event], schema: pa.Schema, events: Any, where: s
 def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
     if batch.schema.names != schema.names or batch.schema.types != schema.types:
         raise JobFailed(
-            "SW-LOG-SCHEMA",
+            "SW-TYPE-EVENT",
             f"{where} holds {_shown(schema)}, but the batch has {_shown(batch.schema)}",
             "give the batch the log's columns, in order: batch.select([...]).cast(...)",
         )
@@ -46,7 +46,7 @@ def _shown(schema: pa.Schema) -> str:
 
 def in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in slices that each fit into one frame."""
-    rows = batch.num_rows
-    per_piece = max(1, rows * _PIECE_BYTES // max(int(batch.nbytes), 1)) if batch.nbytes > _PIECE_BYTES else rows
+    rows, size = batch.num_rows, int(batch.nbytes)
+    per_piece = rows if size <= _PIECE_BYTES else max(1, rows * _PIECE_BYTES // size)
     for start in range(0, rows, per_piece):
         yield batch.slice(start, per_piece)

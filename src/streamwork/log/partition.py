@@ -46,6 +46,7 @@ class Partition:
         self._shape = shape
         self._bases: list[int] = []
         self._loaded: dict[int, Segment] = {}
+        self._next = (-1, folder)
 
     def refresh(self) -> None:
         if not self._bases:
@@ -54,13 +55,19 @@ class Partition:
             while self._bases:
                 last = self._load(self._bases[-1])
                 last.refresh()
-                if last.end == last.base or not self._disk.exists(segment_path(self.folder, last.end)):
+                if last.end == last.base or not self._disk.exists(self._following(last.end)):
                     return
                 self._bases.append(last.end)  # the writer has rolled: `last` is finished
         except FileNotFoundError:  # so old that it was retained away
             self.relist()
             if self._bases:
                 self._load(self._bases[-1]).refresh()
+
+    def _following(self, end: int) -> Path:
+        """Where the writer will go on when it rolls. Asked all the time by whoever waits for events: remembered."""
+        if self._next[0] != end:
+            self._next = (end, segment_path(self.folder, end))
+        return self._next[1]
 
     def relist(self) -> None:
         """Look at the folder again: segments may have come and gone."""
@@ -93,6 +100,14 @@ class Partition:
     @property
     def bases(self) -> list[int]:
         return self._bases
+
+    def sizes(self) -> list[int]:
+        """Bytes of each segment."""
+        sizes = []
+        for base in self._bases:
+            with contextlib.suppress(FileNotFoundError):
+                sizes.append(self._disk.size(segment_path(self.folder, base)))
+        return sizes
 
     def add_segment(self, base: int) -> Segment:
         """The writer's own: a segment that it is about to create."""

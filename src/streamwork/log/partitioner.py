@@ -47,17 +47,19 @@ class Partitioner:
         """The partition of each row."""
         assert self._key is not None
         places, values = _distinct(batch, self._key.fields)
-        known = self._known
-        missing = [value for value in values if value not in known]
-        if missing:
-            if len(known) + len(missing) > _REMEMBER:
-                known.clear()
-                missing = values
-            groups = self._key.groups(missing, self._groups)
-            known.update(
-                zip(missing, [instance_of(group, self._partitions, self._groups) for group in groups], strict=True)
-            )
-        return np.fromiter(map(known.__getitem__, values), np.uint16, len(values))[places]
+        if len(self._known) > _REMEMBER:
+            self._known.clear()
+        targets = list(map(self._known.get, values))
+        if None in targets:
+            self._learn([value for value, target in zip(values, targets, strict=True) if target is None])
+            targets = [self._known[value] for value in values]
+        return np.array(targets, np.uint16)[places]
+
+    def _learn(self, values: list[Any]) -> None:
+        assert self._key is not None
+        groups = self._key.groups(values, self._groups)
+        new = zip(values, [instance_of(group, self._partitions, self._groups) for group in groups], strict=True)
+        self._known.update(new)
 
 
 def _distinct(batch: pa.RecordBatch, fields: tuple[str, ...]) -> tuple[Any, list[Any]]:

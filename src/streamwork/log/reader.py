@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -57,43 +57,43 @@ class LogReader(Generic[E]):
         self._disk = disk or RealDisk()
         self._clock = clock or RealClock()
         self.settings = Settings.read(self._disk, self.path)
+        self.schema = self.settings.schema
         if event is not None:
             self.settings.check_event(event, self.path)
         self.event: type[E] = event or self.settings.make_event_type()  # type: ignore[assignment]
         self.consumers = Consumers(self._disk, self._clock, self.path)
-        self._verify = verify
-        self._views = Views(self._disk, self.path, self.settings, verify)
+        self.views = Views(self._disk, self.path, self.settings, verify)
 
     def partitions(self) -> list[int]:
         return list(range(self.settings.partitions))
 
     def start(self, partition: int) -> int:
         """The lowest offset that is still there."""
-        return self._views.partition(partition).start
+        return self.views.partition(partition).start
 
     def end(self, partition: int) -> int:
         """The offset after the last event that this reader may see. Raises SW-LOG-DAMAGED if damage follows it."""
-        self._views.decisions.refresh()
-        return self._end(self._views.partition(partition))
+        self.views.decisions.refresh()
+        return self._end(self.views.partition(partition))
 
     def ends(self) -> dict[int, int]:
         """`end` of every partition, as of one moment: of a transaction, all or nothing is before these ends."""
-        self._views.decisions.refresh()  # first, so that all batches of every transaction known to be committed are there
-        return {partition.number: self._end(partition) for partition in self._views.partitions}
+        self.views.decisions.refresh()  # first, so that all batches of every transaction known to be committed are there
+        return {partition.number: self._end(partition) for partition in self.views.partitions}
 
     def _end(self, partition: Partition) -> int:
         partition.refresh()
         partition.check_end()
         if self.isolation is Isolation.READ_UNCOMMITTED:
             return partition.end
-        return self._views.decisions.stable_end(partition)
+        return self.views.decisions.stable_end(partition)
 
     def offset_at(self, partition: int, time: datetime) -> int:
         """The first offset that was appended at `time` or later; the end if there is none."""
         if time.tzinfo is None:
             raise WrongUse("SW-LOG-SEEK", f"{time!r} has no time zone", "use datetime.now(UTC) or the like")
         end = self.end(partition)
-        return min(end, self._views.partition(partition).offset_at(_microseconds(time)))
+        return min(end, self.views.partition(partition).offset_at(_microseconds(time)))
 
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The events from offset `start` up to, not including, `end`, as record batches over the mapped file.
@@ -105,7 +105,7 @@ class LogReader(Generic[E]):
 
     def read_chunks(self, partition: int, start: int, end: int) -> Iterator[Chunk]:
         """Like `read`, each batch with its offset and its time."""
-        chosen = self._views.partition(partition)
+        chosen = self.views.partition(partition)
         if max(start, end) > chosen.end or (start < end and end > self._stable_end(chosen)):
             self.end(partition)  # perhaps it has come since
             if max(start, end) > chosen.end or (start < end and end > self._stable_end(chosen)):
@@ -115,12 +115,12 @@ class LogReader(Generic[E]):
     def _stable_end(self, partition: Partition) -> int:
         if self.isolation is Isolation.READ_UNCOMMITTED:
             return partition.end
-        return self._views.decisions.stable_end(partition)
+        return self.views.decisions.stable_end(partition)
 
     def _is_visible(self, transaction: str) -> bool:
         if not transaction or self.isolation is Isolation.READ_UNCOMMITTED:
             return True
-        return self._views.decisions.outcome(transaction) is Outcome.COMMITTED
+        return self.views.decisions.outcome(transaction) is Outcome.COMMITTED
 
     def cursor(self, where: Where = "start") -> Cursor:
         """A place of one's own in the log."""
@@ -163,15 +163,16 @@ class LogReader(Generic[E]):
 
     def ledger(self, uid: str, sink: str) -> LedgerRow | None:
         """How far a job has come with writing to this log; None if it never registered."""
-        self._views.decisions.refresh()
-        return self._views.decisions.row(uid, sink)
+        self.views.decisions.refresh()
+        self.views.decisions.partition.check_end()  # an older row than the newest would be a wrong answer
+        return self.views.decisions.row(uid, sink)
 
     def sync(self) -> None:
         """Make everything that can be seen durable, whoever wrote it: call it before keeping a position for good.
 
         Then no position that was kept is ever ahead of what a power cut leaves of the log, whatever the writers' fsync.
         """
-        for partition in [*self._views.partitions, self._views.decisions.partition]:
+        for partition in [*self.views.partitions, self.views.decisions.partition]:
             partition.refresh()
             if partition.bases:
                 with contextlib.suppress(FileNotFoundError):  # finished and retained away since; it was synced then
@@ -180,7 +181,7 @@ class LogReader(Generic[E]):
     def close(self) -> None:
         """Nothing to do for a reader; writers have more."""
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,6 +6,8 @@
     3  whole-looking bytes that are about to be cut go to ``LOG/quarantine/`` (a person may want to look);
     4  the file is cut there, and synced before anything is appended.
 
+A last batch that went bad after it was synced cannot be told from one that never got there: hence step 3.
+
 How it gets there: kill -9 leaves at most one unfinished batch at the end. A power cut may leave, beyond the last
 sync, any mixture of written and unwritten pages: batches with holes, even with good ones behind them.
 """
@@ -17,7 +19,7 @@ import logging
 
 import msgspec
 
-from streamwork.log.frame import BadFrame, check_body, find_frame
+from streamwork.log.frame import BadFrame, check_body, whole_frames
 from streamwork.log.partition import Partition
 from streamwork.log.segment import Segment
 from streamwork.world import Disk, DiskFile
@@ -50,7 +52,7 @@ def recover(disk: Disk, partition: Partition, file: DiskFile) -> Recovery | None
     if not reason and size == segment.scanned:
         return None
     tail = disk.read_at(segment.path, segment.scanned, size - segment.scanned)
-    survivors = _frames_in(tail, segment.scanned)
+    survivors = [frame.info.synced for frame in whole_frames(tail, segment.scanned)]
     if any(synced > segment.end for synced in survivors):  # 2
         raise segment.damaged(BadFrame(reason or "the batch is damaged"), segment.end, segment.scanned)
     kept_in = _quarantine(disk, partition, segment, tail) if reason or survivors else ""  # 3
@@ -78,23 +80,6 @@ def _verify_tail(segment: Segment) -> str:
             segment.scanned = entry.position
             return str(bad)
     return reason
-
-
-def _frames_in(tail: bytes, position: int) -> list[int]:
-    """The `synced` offsets of the whole batches somewhere in these bytes."""
-    found, at, view = [], 0, memoryview(tail)
-    while (at := tail.find(b"\xff\xff\xff\xff", at)) >= 0:
-        try:
-            frame = find_frame(view, at, position + at)
-            if frame is not None and frame.end <= position + len(tail):
-                check_body(frame, view[frame.body - position : frame.end - position])
-                found.append(frame.info.synced)
-                at = frame.end - position
-                continue
-        except BadFrame:
-            pass
-        at += 4
-    return found
 
 
 def _quarantine(disk: Disk, partition: Partition, segment: Segment, tail: bytes) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from streamwork.errors import JobFailed
+from streamwork.errors import Refused
 from streamwork.log.entry import Entry
-from streamwork.log.frame import MAX_HEADER, PREFIX, BadFrame, Frame, find_frame
+from streamwork.log.frame import MAX_HEADER, PREFIX, BadFrame, Frame, check_unfinished, find_frame
 from streamwork.log.index import read_index, write_index
 from streamwork.world import Disk
 
@@ -113,7 +113,10 @@ class Segment:
             if frame is None:
                 if self.scanned > start:
                     return True  # the rest of its header is beyond this window, or not there yet
-                if len(window) < want or want == size - start:
+                if len(window) < want:
+                    return False  # cut back by its writer just now
+                if want == size - start:
+                    check_unfinished(bytes(window))
                     return False
                 return self._long_header(size)
             if frame.end > size:
@@ -125,6 +128,8 @@ class Segment:
     def _long_header(self, size: int) -> bool:
         window = memoryview(self._disk.read_at(self.path, self.scanned, size - self.scanned))
         frame = find_frame(window, 0, self.scanned, self._shape.verify)
+        if frame is None:
+            check_unfinished(bytes(window))
         if frame is None or frame.end > size:
             return False
         self._take(frame)
@@ -177,8 +182,8 @@ class Segment:
         write_index(self._disk, self.path, self.base, self.entries)
         self.indexed = self.scanned
 
-    def damaged(self, bad: BadFrame, offset: int, position: int) -> JobFailed:
-        return JobFailed(
+    def damaged(self, bad: BadFrame, offset: int, position: int) -> Refused:
+        return Refused(
             "SW-LOG-DAMAGED",
             f"{self.path}, byte {position}, offset {offset}: {bad}",
             "bring the file back from a copy and check the disk. To go on without these events, seek past them. If the "

@@ -13,7 +13,7 @@ import pyarrow as pa
 from streamwork.components import Event
 from streamwork.components.keys import Key
 from streamwork.components.schema import arrow_schema
-from streamwork.errors import JobFailed, Refused, WrongUse
+from streamwork.errors import Refused, WrongUse
 from streamwork.log.event_type import event_type
 from streamwork.log.policy import Policy
 from streamwork.world import Disk
@@ -106,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError):
             good = False
         if not good:
-            raise JobFailed(
+            raise Refused(
                 "SW-LOG-DAMAGED",
                 f"{path / FILE} is damaged, was edited by hand or comes from another version",
                 "bring the file back from a copy; it never changes after the log is made",

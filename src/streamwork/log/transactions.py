@@ -46,6 +46,7 @@ class Transactions:
     def __init__(self, decisions: Decisions, writer: Writer) -> None:
         self._decisions = decisions
         self._writer = writer
+        self.rolled = False  # since the caller last set it to False: then it is time for retention
 
     def open(self, timeout: float) -> None:
         self._writer.open(timeout)
@@ -59,17 +60,20 @@ class Transactions:
         return self._writer.is_open
 
     def register(self, uid: str, sink: str, fence: int) -> None:
+        self.check_owner(uid)
+        row = self._decisions.row(uid, sink) or LedgerRow(0, None, "")
+        self.check_fence(sink, row, fence)
+        self._append(Record(Outcome.REGISTERED, "", uid, sink, msgspec.structs.replace(row, fence=fence)))
+
+    def check_owner(self, uid: str) -> None:
         for owner, _ in self._decisions.rows():
             if owner != uid:
                 raise Refused(
-                    "SW-SINK-OWNER",
+                    "SW-SINK-OWNED",
                     f"the log {self._decisions.partition.folder.parent} is written by another job, or by another life "
                     f"of this one (uid {owner}, not {uid})",
                     "give this job a log of its own, or go on with the job's old folder (--root)",
                 )
-        row = self._decisions.row(uid, sink) or LedgerRow(0, None, "")
-        self.check_fence(sink, row, fence)
-        self._append(Record(Outcome.REGISTERED, "", uid, sink, msgspec.structs.replace(row, fence=fence)))
 
     @staticmethod
     def check_fence(sink: str, row: LedgerRow | None, fence: int) -> None:
@@ -102,7 +106,7 @@ class Transactions:
     def _append(self, record: Record) -> None:
         self._append_one(record)
         if self._writer.rolled:
-            self._writer.rolled = False
+            self._writer.rolled, self.rolled = False, True
             for (uid, sink), row in self._decisions.rows().items():
                 self._append_one(Record(Outcome.RESTATED, "", uid, sink, row))
 

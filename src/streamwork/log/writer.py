@@ -62,7 +62,7 @@ class Writer:
         self._synced = 0  # offset
         self._synced_at = 0.0
         self._left: tuple[int, int] | None = None  # base and size of the active segment when we closed it, whole
-        self._mutex = RLock()  # `sync` may come from another thread
+        self._mutex = RLock()
 
     @property
     def is_open(self) -> bool:
@@ -190,6 +190,21 @@ class Writer:
                 self._abandon()
                 raise self._failed(error, path) from error
             self._synced, self._synced_at = self.partition.end, self._clock.monotonic()
+
+    def sync_behind(self) -> None:
+        """The same from another thread, while appends go on."""
+        with self._mutex:
+            if self._file is None or self._synced == self.partition.end:
+                return
+            path, end = self.partition.active.path, self.partition.end
+        try:
+            self._disk.sync(path)
+        except OSError as error:
+            with self._mutex:
+                self._abandon()
+            raise self._failed(error, path) from error
+        with self._mutex:
+            self._synced, self._synced_at = max(self._synced, end), self._clock.monotonic()
 
     def close(self) -> None:
         """Sync (but for fsync="never"), index, and let the lock go."""
