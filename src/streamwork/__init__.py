@@ -5,9 +5,10 @@ connectors, hosts, tools, testing; each says in its first lines what lives there
 """
 
 from streamwork.components import Digits, Event, EventCollector, KeyedOperator, OffsetSource, Operator, Record, Sink
-from streamwork.connectors import JsonLines, ListSource, Printer, SqliteSink
+from streamwork.connectors import JsonLines, ListSource, LogSink, LogSource, Printer, SqliteSink
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.job import Job, Stream
+from streamwork.log import EventLog
 from streamwork.tools.runner import run_here
 
 __version__ = "0.1.0"
@@ -19,12 +20,15 @@ Job.printer = Printer
 __all__ = [
     "Digits",
     "Event",
+    "EventLog",
     "EventCollector",
     "Job",
     "JobFailed",
     "JsonLines",
     "KeyedOperator",
     "ListSource",
+    "LogSink",
+    "LogSource",
     "OffsetSource",
     "Operator",
     "Record",

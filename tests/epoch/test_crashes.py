@@ -13,34 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crashes import Crash, CrashAt
 from sample import Payment, expected_journal, payments, run_job, summing_job
 from streamwork import Refused, SqliteSink
 from streamwork.components import LedgerEntry
-from streamwork.epoch import Manifest, Step
+from streamwork.epoch import Step
 
 EVENTS = payments(60)
 STEPS = list(Step)
-
-
-class Crash(BaseException):
-    """Like kill -9: nothing that handles errors sees it."""
-
-
-class CrashAt:
-    """A watcher that crashes the run at the n-th step it is told of."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Crash
-
-    def on_starting(self, *_: Any) -> None: ...
-    def on_started(self, *_: Any) -> None: ...
-    def on_end(self, *_: Any) -> None: ...
-    def close(self) -> None: ...
 
 
 class NoLedger(SqliteSink[Any]):

@@ -7,7 +7,7 @@ from streamwork.components.collector import EventCollector
 from streamwork.components.keys import Key
 from streamwork.components.operator import AnyOperator, KeyedOperator, Operator
 from streamwork.components.sink import AnySink, LedgerEntry, LedgerRow, Observer, Position, Sink, SinkKind
-from streamwork.components.source import OffsetSource, OnError, Slice
+from streamwork.components.source import OffsetSource, OnError, Partitioning, Slice
 from streamwork.components.values import Digits, Event, Record
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Observer",
     "OffsetSource",
     "OnError",
+    "Partitioning",
     "Operator",
     "Position",
     "Record",

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components.values import Event
+from streamwork.errors import Refused
 
 E = TypeVar("E", bound=Event)
 Position = dict[str, int]  # source/partition -> offset; a missing one is 0
@@ -31,6 +32,15 @@ class LedgerRow(msgspec.Struct, frozen=True):
     position: Position | None  # None: registered, never written
     manifest_sha256: str
     mark: str = ""
+
+
+def fenced(sink: str, registered: int, mine: int) -> Refused:
+    """What a driver is told whose fence is below the registered one."""
+    return Refused(
+        "SW-SINK-FENCED",
+        f"a newer driver (fence {registered}) has taken over sink {sink}; this one has fence {mine}",
+        "nothing to mend if that was meant: only the newest driver goes on. If not, stop the other one and start again",
+    )
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):

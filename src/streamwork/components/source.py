@@ -21,6 +21,14 @@ class Slice(msgspec.Struct):
     dropped: int = 0  # input that was no event and was left out, as `on_error` asked
 
 
+class Partitioning(msgspec.Struct, frozen=True):
+    """Input that is partitioned by key groups: all events of a key are in one partition, that of its group."""
+
+    fields: tuple[str, ...]
+    groups: int
+    partitions: int
+
+
 class OffsetSource(ABC, Generic[E]):
     """A source whose input lies in partitions and can be read again from any offset.
 
@@ -45,6 +53,16 @@ class OffsetSource(ABC, Generic[E]):
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         """The events from offset `start` up to, not including, `end`: the same ones each time."""
 
-    def remaining(self, partition: str, start: int) -> str:
-        """How far behind the end of the input `start` is, for people; empty if that is not known."""
-        return ""
+    def first(self, partition: str) -> int:
+        """The lowest offset that is there: where a job that never read this partition begins."""
+        return 0
+
+    def settle(self) -> None:
+        """Make durable whatever `end` has shown. Called before a position is kept, so that none is ever beyond the input."""
+
+    def keep(self, uid: str, source_id: str, offsets: dict[str, int]) -> None:
+        """Told from where on a job still needs the input, so that none of that is cleaned up."""
+
+    def partitioning(self) -> Partitioning | None:
+        """How events are spread over the partitions, if it is by a key."""
+        return None

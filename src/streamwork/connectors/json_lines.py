@@ -69,9 +69,6 @@ class JsonLines(OffsetSource[E], Generic[E]):
                     yield self._decode(decoder, rest[:cut], at)
                     at, rest = at + cut, rest[cut:]
 
-    def remaining(self, partition: str, start: int) -> str:
-        return f"{max(0, self.path.stat().st_size - start):,} bytes" if self.path.exists() else ""
-
     def _decode(self, decoder: msgspec.json.Decoder[E], data: bytes, at: int) -> Slice:
         try:  # all at once is much faster; which line was bad is found out only if one was
             events = decoder.decode_lines(data)

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from streamwork.components import Event, Key, LedgerEntry, LedgerRow, Position, Sink, SinkKind
 from streamwork.components.schema import arrow_schema
-from streamwork.epoch.commit import fenced, must_apply
+from streamwork.components.sink import fenced
+from streamwork.epoch.commit import must_apply
 from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)

@@ -35,8 +35,9 @@ IO_ACTION = "make room, or bring the file or folder back, and start again: the l
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What an instance needs to know to compute its part of an epoch."""
+    """What one instance needs to know to compute its part of an epoch."""
 
+    instance: int
     uid: str
     folder: str
     groups: int
@@ -55,14 +56,14 @@ class Worker:
         self._states = StateCache()
         self._chains: dict[tuple[str, int], Chain] = {}
 
-    def run(self, graph: Graph, graph_token: str, work: Work, instance: int) -> Reports:
+    def run(self, graph: Graph, graph_token: str, work: Work) -> Reports:
         """One attempt. An error that a person must see comes back as data. `graph_token` names the very objects in
         `graph`.
         """
-        chain = self._chains.pop((graph_token, instance), None)
+        chain = self._chains.pop((graph_token, work.instance), None)
         try:
             if chain is None:
-                chain = Chain(graph, instance)
+                chain = Chain(graph, work.instance)
             reports = self._attempt(chain, work)
         except StreamworkError as error:
             error.cause += f" [job {graph.job}, epoch {work.epoch}]"
@@ -70,7 +71,7 @@ class Worker:
         except OSError as error:  # a full disk, a missing file: trouble of the surroundings, not of the code
             cause = f"{error} [job {graph.job}, epoch {work.epoch}]"
             return Reports(failure=Failure("SW-IO-FAILED", cause, IO_ACTION, exit_code=1))
-        self._chains[graph_token, instance] = chain
+        self._chains[graph_token, work.instance] = chain
         return Reports(reports)
 
     def close(self) -> None:
@@ -121,8 +122,9 @@ class Worker:
 
     def _restore(self, files: StateFiles, rows: RowFormat, work: Work, instance: int) -> KeyedState:
         chain = work.states.get(rows.component, ())
-        cached = self._states.take((work.uid, rows.component, instance), chain)
-        return files.load(rows, chain) if cached is None else cached
+        state, missing = self._states.take((work.uid, rows.component, instance), chain)
+        files.load(rows, missing, state)
+        return state
 
 
 def row_format(graph: Graph, node: Node, groups: int) -> RowFormat:

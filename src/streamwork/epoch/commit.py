@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 
 from streamwork.components import LedgerEntry, LedgerRow
+from streamwork.components.sink import fenced
 from streamwork.epoch.position import beyond, same
 from streamwork.errors import Refused
 
@@ -52,11 +53,3 @@ def must_apply(row: LedgerRow | None, entry: LedgerEntry) -> bool:
             "this job's folder, or start afresh with a new folder (--root) and a new, empty target",
         )
     return verdict is Verdict.APPLY
-
-
-def fenced(sink: str, registered: int, mine: int) -> Refused:
-    return Refused(
-        "SW-SINK-FENCED",
-        f"a newer driver (fence {registered}) has taken over sink {sink}; this one has fence {mine}",
-        "nothing to mend if that was meant: only the newest driver goes on. If not, stop the other one and start again",
-    )

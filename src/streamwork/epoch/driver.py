@@ -33,17 +33,20 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import LedgerEntry, Observer, OffsetSource, Position, Sink
+from streamwork.components import LedgerEntry, Observer, Sink
 from streamwork.engine import Report, Work
-from streamwork.engine.attempt import row_format
 from streamwork.engine.staging import read_staged
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
+from streamwork.epoch.recovery import check_fit, newest
+from streamwork.epoch.slices import ends, ranges, starts
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused
 from streamwork.job import Graph, Settings
-from streamwork.state import FileRef, StateFiles
-from streamwork.state.files import misfitting_schema
+from streamwork.state import FileRef
 from streamwork.world import Clock
+
+KEEP_SECONDS = 10.0
+"""How often sources are told from where on they are needed. Late news only means that they keep more."""
 
 
 class Step(Enum):
@@ -67,7 +70,7 @@ class Compute(Protocol):
     failed.
     """
 
-    def compute(self, graph: Graph, work: Work) -> Sequence[Report]: ...
+    def compute(self, graph: Graph, works: Sequence[Work]) -> Sequence[Report]: ...
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -99,6 +102,7 @@ class Driver:
         self._new_uid = new_uid
         self._listener = listener
         self._limited = False
+        self._kept = 0.0
         self._sinks: dict[str, Sink[Any]] = {n.id: n.component for n in graph.sinks if isinstance(n.component, Sink)}
         self._observers = {n.id: n.component for n in graph.sinks if isinstance(n.component, Observer)}
 
@@ -109,7 +113,7 @@ class Driver:
         identity = self._store.identity()
         new = identity is None
         if not new:
-            self._check_states(self._newest())  # refuse a job that no longer fits its state before the first write
+            self._check_fit(newest(self._store))  # before the first write
         for node in self.graph.sinks:
             if isinstance(node.component, Sink):
                 assert node.takes is not None
@@ -120,41 +124,18 @@ class Driver:
         self._fence = self._store.new_fence(self._clock).fence
         for sink_id, sink in self._sinks.items():
             sink.register(self._uid, sink_id, self._fence)
-        newest = self._newest()
-        rolled = newest.epoch if newest.epoch not in self._store.completed() else None
+        self.at = newest(self._store)
+        rolled = self.at.epoch if self.at.epoch not in self._store.completed() else None
         if rolled is not None:
-            self._commit(newest, self._store.plan(rolled), self._store.read_completed(newest.parent))
-            self._complete(newest)
-        self.at = newest
+            self._commit(self.at, self._store.read_completed(self.at.parent))
+            self._complete(self.at)
         self._next = self._store.newest_number() + 1
-        return Started(self._fence, new, newest.epoch, rolled)
+        self._keep()
+        return Started(self._fence, new, self.at.epoch, rolled)
 
-    def _newest(self) -> Manifest:
-        """The newest manifest, completed or prepared. Never starts empty where state existed."""
-        completed, prepared = max(self._store.completed(), default=-1), max(self._store.prepared(), default=-1)
-        if max(completed, prepared) < 0:
-            raise Refused(
-                "SW-CHECKPOINT-NONE",
-                f"{self._store.folder} belongs to a job, but holds no checkpoint at all",
-                "bring the folder checkpoints/ back from a copy; to begin anew, take another --root and an empty target",
-            )
-        return self._store.read_prepared(prepared) if prepared > completed else self._store.read_completed(completed)
-
-    def _check_states(self, manifest: Manifest) -> None:
-        """Refuse a job whose components no longer fit the state that is stored for them."""
-        formats = {node.id: row_format(self.graph, node, self._settings.groups) for node in self.graph.stateful}
-        for component, instances in manifest.components.items():
-            if component not in formats:
-                raise Refused(
-                    "SW-STATE-ORPHAN",
-                    f"checkpoint {manifest.epoch} holds state of {component!r}, which the job does not have any more",
-                    f"give the component that goes on with it the id {component!r}, or run the new job in another --root",
-                )
-            newest = [chain[-1] for chain in instances.values() if chain]
-            for ref in newest:
-                found = StateFiles(self._store.disk, self._store.folder).read(ref).schema
-                if not found.equals(formats[component].schema):
-                    raise misfitting_schema(formats[component], ref, found)
+    def _check_fit(self, manifest: Manifest) -> None:
+        settings = self._settings
+        check_fit(self._store, self.graph, manifest, settings.groups, settings.parallelism)
 
     # ---- one epoch ----------------------------------------------------------------------------------------------
 
@@ -168,20 +149,24 @@ class Driver:
         self._tell(Step.COMPUTED, plan.epoch)
         manifest = self._prepare(plan, reports)
         self._tell(Step.PREPARED, plan.epoch)
-        self._commit(manifest, plan, self.at)
+        self._commit(manifest, self.at)
         self._complete(manifest)
         self.at = manifest
         self._tell(Step.COMPLETED, plan.epoch, manifest)
         self._observe(manifest)
+        if self._clock.monotonic() >= self._kept + KEEP_SECONDS:
+            self._keep()
         return manifest
 
     def _plan(self) -> Plan | None:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
-        start = self.at.positions
-        end = self._ends(start)
+        start = starts(self.graph, self.at.positions)
+        end = ends(self.graph, start)
         if end == start:
             return None
-        self._limited = self._ends(end, max_events=1) != end
+        self._limited = ends(self.graph, end, max_events=1) != end
+        for node in self.graph.sources:
+            node.component.settle()
         while True:
             plan = Plan(self._next, self.at.epoch, self._fence, start, end)
             self._next += 1
@@ -191,38 +176,26 @@ class Driver:
                 continue
             return plan
 
-    def _ends(self, start: Position, max_events: int | None = None) -> Position:
-        """How far the next epoch may go from `start`."""
-        end = dict(start)
-        for node in self.graph.sources:
-            source: OffsetSource[Any] = node.component
-            for partition in source.partitions():
-                name = f"{node.id}/{partition}"
-                reached = source.end(partition, start.get(name, 0), max_events or source.max_events)
-                if reached > start.get(name, 0):
-                    end[name] = reached
-        return end
-
     def _compute(self, plan: Plan) -> Sequence[Report]:
         """2 and 3. By the host; here only the question whether everyone has reported."""
-        ranges: dict[str, dict[str, tuple[int, int]]] = {}
-        for name, end in plan.end.items():
-            start = plan.start.get(name, 0)
-            if end > start:
-                source, partition = name.split("/")
-                ranges.setdefault(source, {})[partition] = (start, end)
-        work = Work(
-            uid=self._uid,
-            folder=str(self._store.folder),
-            groups=self._groups,
-            epoch=plan.epoch,
-            fence=self._fence,
-            ranges=ranges,
-            states={name: instances.get("0", ()) for name, instances in self.at.components.items()},
-        )
-        reports = self._host.compute(self.graph, work)
+        instances = range(self._settings.parallelism)
+        shares = ranges(self.graph, plan.start, plan.end, len(instances))
+        works = [
+            Work(
+                instance=instance,
+                uid=self._uid,
+                folder=str(self._store.folder),
+                groups=self._groups,
+                epoch=plan.epoch,
+                fence=self._fence,
+                ranges=shares[instance],
+                states={name: stored.get(str(instance), ()) for name, stored in self.at.components.items()},
+            )
+            for instance in instances
+        ]
+        reports = self._host.compute(self.graph, works)
         told = Counter((report.component, report.instance) for report in reports)
-        if told != Counter((node.id, 0) for node in self.graph.nodes):
+        if told != Counter((node.id, instance) for node in self.graph.nodes for instance in instances):
             raise JobFailed(
                 "SW-EPOCH-REPORTS",
                 f"epoch {plan.epoch}: not every instance reported exactly once ({dict(told)})",
@@ -241,13 +214,13 @@ class Driver:
             positions=plan.end,
             components={node.id: _chains(node.id, reports) for node in self.graph.stateful},
             sinks={node.id: SinkPart(_staged(node.id, reports)) for node in self.graph.sinks},
-            counters={report.component: report.counters for report in reports},
+            counters={node.id: _counters(node.id, reports) for node in self.graph.nodes},
             fingerprint=self.graph.fingerprint,
         )
         self._store.write_prepared(manifest)
         return manifest
 
-    def _commit(self, manifest: Manifest, plan: Plan, parent: Manifest) -> None:
+    def _commit(self, manifest: Manifest, parent: Manifest) -> None:
         """5. Offer the staged outputs to every sink; the ledger decides."""
         for sink_id, sink in self._sinks.items():
             if sink_id not in manifest.sinks:
@@ -257,8 +230,8 @@ class Driver:
                 sink=sink_id,
                 fence=self._fence,
                 epoch=manifest.epoch,
-                start=plan.start,
-                end=plan.end,
+                start=parent.positions,
+                end=manifest.positions,
                 parent_sha256=manifest.parent_sha256,
                 manifest_sha256=manifest.sha256,
                 deterministic=self.graph.deterministic,
@@ -301,13 +274,35 @@ class Driver:
         """True if the last epoch could not take all the input that was there when it was planned."""
         return self._limited
 
+    def _keep(self) -> None:
+        """Tell the sources from where on this job needs them."""
+        self._kept = self._clock.monotonic()
+        for node in self.graph.sources:
+            at = {
+                name.partition("/")[2]: offset
+                for name, offset in self.at.positions.items()
+                if name.startswith(f"{node.id}/")
+            }
+            node.component.keep(self._uid, node.id, at)
+
     def close(self) -> None:
+        """Let go of everything; the job can be started again by anyone."""
+        if self._kept:
+            self._keep()
         for sink in self._sinks.values():
             sink.close()
 
 
 def _chains(component: str, reports: Sequence[Report]) -> dict[str, tuple[FileRef, ...]]:
     return {str(report.instance): report.state for report in reports if report.component == component}
+
+
+def _counters(component: str, reports: Sequence[Report]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for report in reports:
+        if report.component == component:
+            total.update(report.counters)
+    return dict(total)
 
 
 def _staged(sink: str, reports: Sequence[Report]) -> dict[str, FileRef]:

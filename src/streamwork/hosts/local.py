@@ -17,11 +17,14 @@ class LocalHost:
     def __init__(self, disk: Disk) -> None:
         self._worker = Worker(disk)
 
-    def compute(self, graph: Graph, work: Work) -> Sequence[Report]:
-        answer = self._worker.run(graph, "this process", work, instance=0)
-        if answer.failure is not None:
-            raise answer.failure.to_error()
-        return answer.reports
+    def compute(self, graph: Graph, works: Sequence[Work]) -> Sequence[Report]:
+        reports: list[Report] = []
+        for work in works:
+            answer = self._worker.run(graph, "this process", work)
+            if answer.failure is not None:
+                raise answer.failure.to_error()
+            reports += answer.reports
+        return reports
 
     def close(self) -> None:
         self._worker.close()

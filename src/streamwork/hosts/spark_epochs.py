@@ -31,17 +31,18 @@ class SparkEpochs:
         self._session.conf.set("spark.sql.adaptive.enabled", "false")
         self._shipped: tuple[Graph, str, Any] | None = None
 
-    def compute(self, graph: Graph, work: Work) -> Sequence[Report]:
+    def compute(self, graph: Graph, works: Sequence[Work]) -> Sequence[Report]:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         token, broadcast = self._ship(graph)
-        self._session.sparkContext.setJobDescription(f"{graph.job}: checkpoint {work.epoch}")
-        run = task(lambda: broadcast.value, token, msgspec.json.encode(work))
+        count, epoch = len(works), works[0].epoch
+        self._session.sparkContext.setJobDescription(f"{graph.job}: checkpoint {epoch}")
+        run = task(lambda: broadcast.value, token, msgspec.json.encode(works))
         try:
-            rows = self._session.range(1, numPartitions=1).mapInArrow(run, REPORT_SCHEMA).collect()
+            rows = self._session.range(count, numPartitions=count).mapInArrow(run, REPORT_SCHEMA).collect()
         except (Py4JJavaError, PySparkException) as error:
-            raise _spark_failed(work.epoch, error) from error
+            raise _spark_failed(epoch, error) from error
         answers = [Reports.from_json(row[0]) for row in rows]
         for answer in answers:
             if answer.failure is not None:

@@ -23,7 +23,7 @@ REPORT_SCHEMA = "reports string"
 
 
 def task(
-    load_graph: Callable[[], bytes], token: str, work: bytes
+    load_graph: Callable[[], bytes], token: str, works: bytes
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: one attempt at one epoch; its only row is the report."""
 
@@ -36,7 +36,8 @@ def task(
         if token not in _graphs:
             _graphs.clear()
             _graphs[token] = pickle.loads(load_graph())
-        reports = _worker.run(_graphs[token], token, msgspec.json.decode(work, type=Work), context.partitionId())
+        work = msgspec.json.decode(works, type=list[Work])[context.partitionId()]
+        reports = _worker.run(_graphs[token], token, work)
         yield pa.record_batch({"reports": [reports.to_json().decode()]})
 
     return run

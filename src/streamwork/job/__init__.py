@@ -7,6 +7,7 @@ Knows nothing of how a graph is run. Imports components.
 
 from streamwork.job.graph import Graph, Node, NodeKind
 from streamwork.job.job import Job, Stream
+from streamwork.job.layout import Layout
 from streamwork.job.settings import Settings
 
-__all__ = ["Graph", "Job", "Node", "NodeKind", "Settings", "Stream"]
+__all__ = ["Graph", "Job", "Layout", "Node", "NodeKind", "Settings", "Stream"]

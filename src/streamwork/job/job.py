@@ -33,9 +33,13 @@ class Job:
     printer: ClassVar[Callable[[], Observer] | None] = None
     """Makes the observer behind `Stream.print`; put here likewise."""
 
-    def __init__(self, name: str, semantics: str = "exactly-once", checkpoint_every: str | float = "1s") -> None:
+    def __init__(
+        self, name: str, semantics: str = "exactly-once", checkpoint_every: str | float = "1s", parallelism: int = 1
+    ) -> None:
         self.name = check_name(name, "job name")
-        self.settings = Settings(semantics=semantics, checkpoint_every=seconds(checkpoint_every))
+        self.settings = Settings(
+            semantics=semantics, checkpoint_every=seconds(checkpoint_every), parallelism=parallelism
+        )
         self._nodes: dict[str, Node] = {}
 
     def source(self, source: OffsetSource[Any], id: str) -> Stream:  # noqa: A002 (the word users know)

@@ -30,9 +30,14 @@ class Settings(msgspec.Struct, frozen=True):
 
     semantics: str = "exactly-once"
     checkpoint_every: float = 1.0  # seconds: the shortest time between two checkpoints
+    parallelism: int = 1  # instances of every component
     groups: int = GROUPS  # number of key groups; fixed when the job's folder is created
 
     def __post_init__(self) -> None:
+        if not isinstance(self.parallelism, int) or not 1 <= self.parallelism <= self.groups:
+            raise WrongUse(
+                "SW-JOB-SETTING", f"parallelism={self.parallelism!r}", f"use a whole number from 1 to {self.groups}"
+            )
         if self.semantics != "exactly-once":
             raise WrongUse(
                 "SW-JOB-SEMANTICS",

@@ -34,6 +34,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import LedgerRow
+from streamwork.components.sink import fenced
 from streamwork.errors import Refused
 from streamwork.log.decisions import SCHEMA, Decisions, Outcome, Ranges, Record
 from streamwork.log.partition import Partition
@@ -78,12 +79,7 @@ class Transactions:
     @staticmethod
     def check_fence(sink: str, row: LedgerRow | None, fence: int) -> None:
         if row is not None and row.fence > fence:
-            raise Refused(
-                "SW-SINK-FENCED",
-                f"a newer driver (fence {row.fence}) has taken over sink {sink}; this one has fence {fence}",
-                "nothing to mend if that was meant: only the newest driver goes on. Otherwise stop the other one and "
-                "start again",
-            )
+            raise fenced(sink, row.fence, fence)
 
     def commit(self, transaction: str, uid: str, sink: str, row: LedgerRow, ranges: Ranges) -> None:
         self._append(Record(Outcome.COMMITTED, transaction, uid, sink, row, _plain(ranges)))

@@ -14,7 +14,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamwork.components import Record
 from streamwork.errors import Refused
 from streamwork.state.keyed import KeyedState
 from streamwork.state.rows import RowFormat
@@ -40,15 +39,13 @@ class StateFiles:
         self._disk = disk
         self._folder = folder
 
-    def load(self, rows: RowFormat, chain: Sequence[FileRef]) -> KeyedState:
-        """The state that a chain of files holds. Refuses a damaged file, and one that no longer fits the component."""
-        records: dict[object, Record] = {}
+    def load(self, rows: RowFormat, chain: Sequence[FileRef], state: KeyedState) -> None:
+        """Bring a chain of files into `state`. Refuses a damaged file, and one that no longer fits the component."""
         for ref in chain:
             table = self.read(ref)
             if not table.schema.equals(rows.schema):
                 raise misfitting_schema(rows, ref, table.schema)
-            rows.decode(table, records)
-        return KeyedState(records)
+            rows.decode(table, state.records)
 
     def save(
         self, rows: RowFormat, state: KeyedState, chain: Sequence[FileRef], instance: int, epoch: int, stem: str

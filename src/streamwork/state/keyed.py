@@ -12,8 +12,8 @@ class KeyedState:
 
     __slots__ = ("changed", "records")
 
-    def __init__(self, records: dict[Any, Record] | None = None) -> None:
-        self.records: dict[Any, Record] = {} if records is None else records
+    def __init__(self) -> None:
+        self.records: dict[Any, Record] = {}
         self.changed: set[Any] = set()
 
     def __len__(self) -> int:

@@ -16,11 +16,13 @@ from rich.table import Table
 import streamwork
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.session import DEFAULT_MASTER
+from streamwork.job import Job, Layout
 from streamwork.job.settings import seconds
 from streamwork.tools.checkpoints import list_checkpoints
 from streamwork.tools.demo import look, run_demo
 from streamwork.tools.doctor import Finding, examine
 from streamwork.tools.jobfile import load_job
+from streamwork.tools.log_commands import log_group
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 from streamwork.world import RealClock
@@ -54,6 +56,7 @@ def cli() -> None:
 @click.option(
     "--checkpoint-every", metavar="DURATION", help='Shortest time between checkpoints, such as "500ms" or "1s".'
 )
+@click.option("--explain", is_flag=True, help="Show how the job would be laid out, and stop.")
 @click.option(
     "--spark-log", is_flag=True, help="Show what Spark prints (otherwise it goes to spark.log in the job's folder)."
 )
@@ -65,11 +68,15 @@ def run_command(
     master: str,
     until_caught_up: bool,
     checkpoint_every: str | None,
+    explain: bool,
     spark_log: bool,
     as_json: bool,
 ) -> None:
     """Run the job in JOBFILE, or in JOBFILE:NAME if there are several, until Ctrl-C."""
     loaded = load_job(jobfile)
+    if explain:
+        _explain(loaded.job, as_json)
+        return
     options = Options(
         mode=Mode(mode),
         root=root.absolute() if root is not None else loaded.default_root,
@@ -82,6 +89,28 @@ def run_command(
     outcome = _watched(as_json, lambda watcher: run(loaded.job, options, watcher))
     if as_json:
         _print_json(outcome)
+
+
+@cli.group("bench")
+def bench_group() -> None:
+    """Measure: each benchmark checks its outputs before it prints a speed."""
+
+
+@bench_group.command("log")
+@JSON
+def bench_log_command(as_json: bool) -> None:
+    """The embedded log: append, read, and how soon another process sees an event."""
+    from streamwork.tools import bench_log
+
+    found = bench_log.run()
+    if as_json:
+        _print_json(found)
+        return
+    for name, value in found.items():
+        click.echo(f"{name:<28} {value:,}" if isinstance(value, int | float) else f"{name:<28} {value}")
+
+
+cli.add_command(log_group)
 
 
 @cli.command("checkpoints")
@@ -155,6 +184,16 @@ def demo_command(folder: Path, mode: str, as_json: bool) -> None:
         _print_json(outcome)
     else:
         look(folder.absolute(), click.echo)
+
+
+def _explain(job: Job, as_json: bool) -> None:
+    layout = Layout.of(job.graph(), job.settings.parallelism, job.settings.groups)
+    if as_json:
+        _print_json(
+            {"job": job.name, "parallelism": layout.parallelism, "chains": layout.chains, "edges": layout.edges}
+        )
+    else:
+        click.echo(f"{job.describe()}\n{layout.explain()}")
 
 
 def _watched(as_json: bool, work: Callable[[Watcher], Outcome]) -> Outcome:

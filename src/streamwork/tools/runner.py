@@ -20,7 +20,7 @@ from streamwork.epoch.driver import Started
 from streamwork.errors import WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.session import DEFAULT_MASTER, start_spark
-from streamwork.job import Job
+from streamwork.job import Job, Layout
 from streamwork.job.settings import seconds
 from streamwork.tools import jobfile
 from streamwork.world import Clock, RealClock, RealDisk
@@ -105,6 +105,7 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
     began = clock.monotonic()
     if watcher is not None:
         watcher.on_starting(job.name, options.mode, options.root)
+    Layout.of(graph, job.settings.parallelism, job.settings.groups).check_one_chain()
     tally = Tally(tuple(node.id for node in graph.sources), watcher)
     store = Store(RealDisk(), options.root, job.name)
     host = _host(options, store)

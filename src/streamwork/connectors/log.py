@@ -1,0 +1,130 @@
+"""The embedded event log as a source and as a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from streamwork.components import Event, LedgerEntry, LedgerRow, OffsetSource, Partitioning, Sink, SinkKind, Slice
+from streamwork.components.columns import to_structs
+from streamwork.components.schema import fields_of
+from streamwork.epoch.commit import must_apply
+from streamwork.log import EventLog, Isolation, LogReader
+
+E = TypeVar("E", bound=Event)
+PIECE = 8_192  # rows: small batches are gathered, because each piece costs something
+
+
+class LogSource(OffsetSource[E], Generic[E]):
+    """The events of a log, partition by partition. The offset is the log's own.
+
+    `isolation="read-committed"` (the default) gives what transactions have committed; "read-uncommitted" also what is under
+    way, which may be taken back. A job that reads the log is registered there, so retention keeps what the job still needs.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        event: type[E],
+        isolation: Isolation | str = Isolation.READ_COMMITTED,
+        max_events: int = 1_000_000,
+    ) -> None:
+        fields_of(event)
+        self.event = event
+        self.max_events = max_events
+        self.path = Path(path).absolute()
+        self._isolation = isolation
+        self._open: LogReader[E] | None = None
+
+    @property
+    def _reader(self) -> LogReader[E]:
+        if self._open is None:
+            self._open = LogReader(self.path, self.event, isolation=self._isolation)
+        return self._open
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}  # each process opens the log for itself
+
+    def partitions(self) -> list[str]:
+        return [str(number) for number in self._reader.partitions()]
+
+    def first(self, partition: str) -> int:
+        return self._reader.start(int(partition))
+
+    def end(self, partition: str, start: int, max_events: int) -> int:
+        return max(start, min(start + max_events, self._reader.end(int(partition))))
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        for batch in _gathered(self._reader.read(int(partition), start, end)):
+            yield Slice(to_structs(self.event, batch))
+
+    def settle(self) -> None:
+        self._reader.sync()
+
+    def keep(self, uid: str, source_id: str, offsets: dict[str, int]) -> None:
+        self._reader.consumers.keep(uid, {int(partition): offset for partition, offset in offsets.items()}, source_id)
+
+    def partitioning(self) -> Partitioning | None:
+        settings = self._reader.settings
+        return Partitioning(settings.key, settings.groups, settings.partitions) if settings.key else None
+
+
+class LogSink(Sink[E], Generic[E]):
+    """Appends to a log, which it creates: one transaction per checkpoint, over all partitions, with the ledger row in it.
+
+    Readers that are read-committed see a checkpoint's events all at once, when it is committed.
+    """
+
+    kind = SinkKind.TRANSACTIONAL
+
+    def __init__(self, path: str | Path, key: str | tuple[str, ...] | None = None, partitions: int = 1) -> None:
+        self.path = Path(path).absolute()
+        self._key = key
+        self._partitions = partitions
+        self._log: EventLog[E]
+
+    def open(self, event: type[E]) -> None:
+        self._log = EventLog.create(self.path, event, key=self._key, partitions=self._partitions, exist_ok=True)
+
+    def register(self, uid: str, sink_id: str, fence: int) -> None:
+        self._log.register(uid, sink_id, fence)
+
+    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
+        return self._log.ledger(uid, sink_id)
+
+    def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        with self._log.transaction(entry.uid, entry.sink, entry.fence) as transaction:
+            row = transaction.ledger
+            if must_apply(row, entry):
+                for batch in _gathered(staged):
+                    transaction.append(batch)
+                position = entry.end
+            else:
+                assert row is not None and row.position is not None
+                position = row.position
+            transaction.commit(LedgerRow(entry.fence, position, entry.manifest_sha256))
+
+    def close(self) -> None:
+        if hasattr(self, "_log"):
+            self._log.close()
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are worth their overhead."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= PIECE:
+            yield _joined(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,0 +1,28 @@
+"""Crashes for tests that drive a run in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamwork.epoch import Manifest, Step
+
+
+class Crash(BaseException):
+    """Like kill -9: nothing that handles errors sees it."""
+
+
+class CrashAt:
+    """A watcher that crashes the run at the n-th step it is told of."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+
+    def on_starting(self, *_: Any) -> None: ...
+    def on_started(self, *_: Any) -> None: ...
+    def on_end(self, *_: Any) -> None: ...
+    def close(self) -> None: ...
