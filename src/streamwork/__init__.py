@@ -4,7 +4,20 @@ The names below are all that a job needs. The packages, from the bottom up: comp
 connectors, hosts, tools, testing; each says in its first lines what lives there.
 """
 
-from streamwork.components import Digits, Event, EventCollector, KeyedOperator, OffsetSource, Operator, Record, Sink
+from streamwork.components import (
+    Digits,
+    Event,
+    EventCollector,
+    KeyedCollector,
+    KeyedOperator,
+    OffsetSource,
+    Operator,
+    Record,
+    Sink,
+    StatefulOperator,
+)
+from streamwork.components.expression import field
+from streamwork.components.grouping import all_instances, fields, shuffle, single
 from streamwork.connectors import JsonLines, ListSource, LogSink, LogSource, Printer, SqliteSink
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.job import Job, Stream
@@ -25,6 +38,7 @@ __all__ = [
     "Job",
     "JobFailed",
     "JsonLines",
+    "KeyedCollector",
     "KeyedOperator",
     "ListSource",
     "LogSink",
@@ -35,7 +49,13 @@ __all__ = [
     "Refused",
     "Sink",
     "SqliteSink",
+    "StatefulOperator",
     "Stream",
     "StreamworkError",
     "WrongUse",
+    "all_instances",
+    "field",
+    "fields",
+    "shuffle",
+    "single",
 ]

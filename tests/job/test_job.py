@@ -9,7 +9,7 @@ import pytest
 
 from sample import Doubling, Payment, Seen, Summing, payments, summing_job
 from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink, WrongUse
-from streamwork.job import Graph, Node, NodeKind
+from streamwork.job import Graph, Input, Node, NodeKind
 
 
 def source() -> ListSource[Payment]:
@@ -67,8 +67,8 @@ def test_no_source() -> None:
 def test_a_circle() -> None:
     nodes = (
         Node("s", NodeKind.SOURCE, source(), gives=Payment),
-        Node("a", NodeKind.OPERATOR, Doubling(), ("b",), Payment, None, Payment),
-        Node("b", NodeKind.OPERATOR, Doubling(), ("a",), Payment, None, Payment),
+        Node("a", NodeKind.OPERATOR, Doubling(), (Input("b"),), Payment, None, Payment),
+        Node("b", NodeKind.OPERATOR, Doubling(), (Input("a"),), Payment, None, Payment),
     )
     with refused("SW-JOB-CYCLE", "a, b"):
         Graph("j", nodes)
@@ -76,7 +76,10 @@ def test_a_circle() -> None:
 
 def test_reading_from_nowhere() -> None:
     with refused("SW-JOB-EDGE", "'nobody'"):
-        Graph("j", (Node("s", NodeKind.SOURCE, source(), gives=Payment), Node("a", NodeKind.SINK, None, ("nobody",))))
+        Graph(
+            "j",
+            (Node("s", NodeKind.SOURCE, source(), gives=Payment), Node("a", NodeKind.SINK, None, (Input("nobody"),))),
+        )
 
 
 def test_going_on_behind_a_sink(tmp_path: Path) -> None:
@@ -114,7 +117,7 @@ def test_types_are_found_through_classes_in_between() -> None:
     class Special(Summing):
         pass
 
-    assert Special.types() == Summing.types()
+    assert Special().types() == Summing().types()
 
 
 def test_records_need_defaults() -> None:

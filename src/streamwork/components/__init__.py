@@ -3,9 +3,10 @@
 The vocabulary of the system and its Arrow types; no policy, no files, no Spark. Imports nothing of ours but `errors`.
 """
 
-from streamwork.components.collector import EventCollector
+from streamwork.components.collector import EventCollector, KeyedCollector, Timer, TimerClock
+from streamwork.components.grouping import Grouping
 from streamwork.components.keys import Key
-from streamwork.components.operator import AnyOperator, KeyedOperator, Operator
+from streamwork.components.operator import AnyOperator, KeyedOperator, Operator, StatefulOperator
 from streamwork.components.sink import AnySink, LedgerEntry, LedgerRow, Observer, Position, Sink, SinkKind
 from streamwork.components.source import OffsetSource, OnError, Partitioning, Slice
 from streamwork.components.values import Digits, Event, Record
@@ -16,7 +17,9 @@ __all__ = [
     "Digits",
     "Event",
     "EventCollector",
+    "Grouping",
     "Key",
+    "KeyedCollector",
     "KeyedOperator",
     "LedgerEntry",
     "LedgerRow",
@@ -30,4 +33,7 @@ __all__ = [
     "Sink",
     "SinkKind",
     "Slice",
+    "StatefulOperator",
+    "Timer",
+    "TimerClock",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
-from streamwork.components.collector import EventCollector
+from streamwork.components.collector import EventCollector, KeyedCollector
 from streamwork.components.generics import type_arguments
 from streamwork.components.schema import fields_of
 from streamwork.components.values import Event, Record
@@ -19,30 +20,53 @@ class AnyOperator:
     """What all operators share."""
 
     deterministic: ClassVar[bool] = True
-    """False if the same events may give other results when applied again (random numbers, the time, a look-up
-    elsewhere).
-    """
+    """False if the same events may give other results when applied again (random numbers, the time, a look-up elsewhere)."""
 
-    def setup_instance(self, instance: int) -> None:
-        """Called before the first event, perhaps many times and on several objects in one life of a job. May open
-        connections.
-        """
+    channels: ClassVar[dict[str, type[Event]]] = {}
+    """Names and types of what is emitted besides the main channel: ``channels = {"late": Late}``."""
 
     def close(self) -> None:
         """Called when the instance goes away, except on a crash."""
 
 
 class Operator(AnyOperator, Generic[E, O]):
-    """Takes an event, emits any number of events, keeps nothing."""
+    """Takes an event, emits any number of events, keeps nothing.
+
+    `setup_instance` is called before the first event, perhaps many times and on several objects in one life of a job.
+    A subclass may define ``apply_batch(self, batch, collector)`` instead of `apply`, to work on whole columns: it is given a
+    pyarrow.RecordBatch, and emits record batches of its output type.
+    """
+
+    def setup_instance(self, instance: int) -> None: ...
 
     def apply(self, event: E, collector: EventCollector) -> None:
         raise NotImplementedError
 
-    @classmethod
-    def types(cls) -> tuple[type[Event], type[Event]]:
+    def types(self) -> tuple[type[Event], type[Event]]:
         """(what goes in, what comes out)"""
-        took, gave = type_arguments(cls, Operator)
+        took, gave = type_arguments(type(self), Operator)
         return took, gave
+
+
+class StatefulOperator(AnyOperator, Generic[E, R, O]):
+    """Keeps one record per instance, which it gives with `get_state` and takes back in `setup_instance`.
+
+    `state` is None on the very first start. Attributes that are not in the record are temporary.
+    """
+
+    def setup_instance(self, instance: int, state: R | None) -> None:
+        raise NotImplementedError
+
+    def apply(self, event: E, collector: EventCollector) -> None:
+        raise NotImplementedError
+
+    def get_state(self) -> R:
+        raise NotImplementedError
+
+    def types(self) -> tuple[type[Event], type[Record], type[Event]]:
+        """(what goes in, what is kept, what comes out)"""
+        took, kept, gave = type_arguments(type(self), StatefulOperator)
+        return took, check_record(kept), gave
 
 
 class KeyedOperator(AnyOperator, Generic[E, R, O]):
@@ -51,14 +75,23 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
     The record of a key that was never seen is ``R()``. Per key and source partition, events come in offset order.
     """
 
-    def apply(self, event: E, state: R, collector: EventCollector) -> None:
+    def setup_instance(self, instance: int) -> None: ...
+
+    def apply(self, event: E, state: R, collector: KeyedCollector) -> None:
         raise NotImplementedError
 
-    @classmethod
-    def types(cls) -> tuple[type[Event], type[Record], type[Event]]:
+    def on_timer(self, key: Any, at: datetime, state: R, collector: KeyedCollector) -> None:
+        """A timer of this key has come due."""
+        raise NotImplementedError
+
+    def types(self) -> tuple[type[Event], type[Record], type[Event]]:
         """(what goes in, what is kept, what comes out)"""
-        took, kept, gave = type_arguments(cls, KeyedOperator)
+        took, kept, gave = type_arguments(type(self), KeyedOperator)
         return took, check_record(kept), gave
+
+    @property
+    def uses_timers(self) -> bool:
+        return type(self).on_timer is not KeyedOperator.on_timer
 
 
 def check_record(kind: type[Any]) -> type[Record]:

@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from streamwork.components import OffsetSource
-from streamwork.engine.chain import Chain
+from streamwork.engine.chain import Chain, from_microseconds, microseconds
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.engine.staging import Staging
 from streamwork.errors import StreamworkError
 from streamwork.job import Graph, Node
-from streamwork.state import FileRef, KeyedState, StateCache, StateFiles
+from streamwork.state import FileRef, State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
 from streamwork.world import Disk
 
@@ -45,6 +46,8 @@ class Work(msgspec.Struct, frozen=True):
     fence: int
     ranges: dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
     states: dict[str, tuple[FileRef, ...]]  # component -> the chain of files at `from`
+    watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
+    ticks: tuple[int, ...] = ()
 
 
 class Worker:
@@ -63,7 +66,7 @@ class Worker:
         chain = self._chains.pop((graph_token, work.instance), None)
         try:
             if chain is None:
-                chain = Chain(graph, work.instance)
+                chain = Chain(graph, instance=work.instance)
             reports = self._attempt(chain, work)
         except StreamworkError as error:
             error.cause += f" [job {graph.job}, epoch {work.epoch}]"
@@ -98,12 +101,14 @@ class Worker:
             if node.takes is not None
         }
         try:
-            chain.open(states, stagings)
-            for name, partitions in work.ranges.items():  # 2b
+            chain.open(states, stagings, {name: _time(at) for name, at in work.watermarks.items()})
+            for tick in work.ticks:  # 2b
+                chain.tick(from_microseconds(tick))
+            for name, partitions in work.ranges.items():
                 source: OffsetSource[Any] = graph[name].component
                 for partition, (start, end) in partitions.items():
                     for piece in source.read(partition, start, end):
-                        chain.process(name, piece)
+                        chain.process(name, partition, piece)
             counters = chain.checkpoint()
             kept = {  # 2c
                 name: files.save(rows, states[name], work.states.get(name, ()), chain.instance, work.epoch, stem)
@@ -115,19 +120,41 @@ class Worker:
                 staging.discard()
         for name, state in states.items():
             self._states.put((work.uid, name, chain.instance), kept[name], state)
+        wake = chain.next_tick()
         return tuple(  # 3
-            Report(node.id, chain.instance, attempt, counters[node.id], kept.get(node.id, ()), staged.get(node.id))
-            for node in graph.nodes
+            Report(
+                node.id,
+                chain.instance,
+                attempt,
+                counters[node.id],
+                kept.get(node.id, ()),
+                staged.get(node.id),
+                watermarks=_watermarks(chain, node),
+                next_tick=None if wake is None else microseconds(wake),
+            )
+            for node in chain.nodes
         )
 
-    def _restore(self, files: StateFiles, rows: RowFormat, work: Work, instance: int) -> KeyedState:
+    def _restore(self, files: StateFiles, rows: RowFormat, work: Work, instance: int) -> State:
         chain = work.states.get(rows.component, ())
         state, missing = self._states.take((work.uid, rows.component, instance), chain)
+        if state is None:
+            state = rows.new_state()
         files.load(rows, missing, state)
         return state
 
 
+def _watermarks(chain: Chain, node: Node) -> dict[str, int]:
+    mine = ((name.partition("/"), at) for name, at in chain.watermarks.items())
+    return {part: microseconds(at) for (source, _, part), at in mine if source == node.id and at is not None}
+
+
+def _time(value: int | None) -> datetime | None:
+    return None if value is None else from_microseconds(value)
+
+
 def row_format(graph: Graph, node: Node, groups: int) -> RowFormat:
-    event = graph[node.inputs[0]].gives
-    assert event is not None and node.key is not None and node.keeps is not None
+    """The rows of a component's state: by key, or one row per instance."""
+    assert node.takes is not None and node.keeps is not None
+    event = graph[node.inputs[0].node].emits(node.inputs[0].channel) or node.takes
     return RowFormat(node.id, event, node.key, node.keeps, groups)

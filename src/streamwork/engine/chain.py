@@ -1,74 +1,167 @@
 """A chain: the steps between two exchanges, run by one instance. The only executor of operators there is.
 
-open(states, stagings)   every instance is set up before the first event
-process(source, slice)   events of one source partition, in offset order
-checkpoint()             what the steps counted; the caller writes state and outputs
+    open(...)                 every instance is set up, with its state, before the first event
+    tick(now)                 processing time goes on
+    process(source, ...)      events of one source partition, in offset order
+    take(input, ...)          events that come through an exchange
+    checkpoint()              the state is ready to be written; what the steps counted
+
+Results must not depend on how input is cut into lists. Along a line of steps they do not. Where branches of a stream meet again
+inside the chain, or timers fire between events, the chain feeds its steps one event at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 
-from streamwork.components import Slice
+from streamwork.components import KeyedOperator, Slice, TimerClock
+from streamwork.components.collector import MAIN
 from streamwork.engine.staging import Staging
-from streamwork.engine.steps import Events, KeyedStep, OperatorStep, StageStep, Step
-from streamwork.errors import JobFailed
-from streamwork.job import Graph, Node, NodeKind
-from streamwork.state import KeyedState
+from streamwork.engine.steps import Events, InstanceStep, KeyedStep, OperatorStep, Outputs, StageStep, Step
+from streamwork.job import Graph, Input, Node, NodeKind
+from streamwork.state import State
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Chain:
     """Lives in one process, from epoch to epoch; after an error it is thrown away and a fresh one is set up."""
 
-    def __init__(self, graph: Graph, instance: int = 0) -> None:
+    def __init__(self, graph: Graph, nodes: Iterable[str] | None = None, instance: int = 0) -> None:
+        mine = set(nodes) if nodes is not None else {node.id for node in graph.nodes}
         self.graph = graph
         self.instance = instance
-        self._steps = {node.id: _step(node, instance) for node in graph.nodes if node.kind is not NodeKind.SOURCE}
-        self._followers = {n.id: [s for s in self._steps.values() if n.id in s.node.inputs] for n in graph.nodes}
-        self._sources = {node.id: {"processed": 0, "dropped": 0} for node in graph.sources}
-        for node in graph.of_kind(NodeKind.OPERATOR):
-            try:
-                node.component.setup_instance(instance)
-            except Exception as error:
-                raise JobFailed(
-                    "SW-OPERATOR-SETUP",
-                    f"{node.id} (instance {instance}) could not be set up: {type(error).__name__}: {error}",
-                    f"mend setup_instance of {node.title}, or what it connects to, and start again",
-                ) from error
-
-    def open(self, states: Mapping[str, KeyedState], stagings: Mapping[str, Staging]) -> None:
-        """Begin an epoch with these states and these places for outputs."""
+        self.nodes = tuple(node for node in graph.nodes if node.id in mine)
+        self.outbox: dict[Input, Events] = {}  # what goes through an exchange to other chains
+        self._steps = {node.id: _step(node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
+        self._sources = {node.id: {"processed": 0, "dropped": 0} for node in self.nodes if node.kind is NodeKind.SOURCE}
+        self._followers: dict[Input, list[Step]] = {}
         for step in self._steps.values():
+            for one in step.node.inputs:
+                if one.node in mine:
+                    self._followers.setdefault(one, []).append(step)
+        self._leaving = {one for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine}
+        self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
+        self._one_by_one = bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
+        self._times = {node.id: node.time for node in self.nodes if node.time is not None}
+        self.watermarks: dict[str, datetime | None] = {}
+        self._is_set_up = False
+
+    # ---- an epoch -----------------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        states: Mapping[str, State],
+        stagings: Mapping[str, Staging],
+        watermarks: Mapping[str, datetime | None] | None = None,
+    ) -> None:
+        """Begin an epoch with these states and these places for outputs. `watermarks` names all inputs that have one."""
+        self.watermarks = dict(watermarks or {})
+        for name, step in self._steps.items():
             step.reset()
-            if isinstance(step, KeyedStep):
-                step.state = states[step.node.id]
+            if isinstance(step, KeyedStep | InstanceStep):
+                step.state = states[name]
             elif isinstance(step, StageStep):
-                step.staging = stagings[step.node.id]
+                step.staging = stagings[name]
         for counters in self._sources.values():
             counters.update(processed=0, dropped=0)
+        if not self._is_set_up:
+            for step in self._steps.values():
+                step.set_up()
+            self._is_set_up = True
 
-    def process(self, source: str, piece: Slice) -> None:
-        self._sources[source]["processed"] += len(piece.events) + piece.dropped
-        self._sources[source]["dropped"] += piece.dropped
-        self._pass_on(source, piece.events)
+    def tick(self, now: datetime) -> None:
+        """Processing time has come to `now`."""
+        for step in self._timed:
+            self._pass_on(step.node.id, step.fire(TimerClock.PROCESSING, now))
+
+    def process(self, source: str, partition: str, piece: Slice) -> None:
+        counters = self._sources[source]
+        counters["processed"] += len(piece.events) + piece.dropped
+        counters["dropped"] += piece.dropped
+        time = self._times.get(source)
+        if not self._one_by_one:
+            self._pass_on(source, {MAIN: piece.events})
+            if time is not None and piece.events:
+                self._advance(f"{source}/{partition}", max(getattr(event, time) for event in piece.events))
+            return
+        for event in piece.events:
+            self._pass_on(source, {MAIN: [event]})
+            if time is not None:
+                self._advance(f"{source}/{partition}", getattr(event, time))
+
+    def take(self, through: Input, to: str, events: Events) -> None:
+        """Events that came through an exchange, for one component of this chain."""
+        step = self._steps[to]
+        for piece in [[event] for event in events] if self._one_by_one else [events]:
+            self._pass_on(to, step.process(piece))
+
+    def take_watermark(self, name: str, watermark: datetime) -> None:
+        """An input of an exchange has come so far."""
+        self._advance(name, watermark)
 
     def checkpoint(self) -> dict[str, dict[str, int]]:
-        """Counters of every component since `open`, the stateless ones too."""
+        """Between two events: states are up to date now. Counters of every component, the stateless ones too."""
+        for step in self._steps.values():
+            if isinstance(step, InstanceStep):
+                step.take_state()
         counted = {name: dict(counters) for name, counters in self._sources.items()}
         counted.update((name, step.counters()) for name, step in self._steps.items())
         return counted
 
-    def close(self) -> None:
-        for node in self.graph.of_kind(NodeKind.OPERATOR):
-            node.component.close()
+    def next_tick(self) -> datetime | None:
+        """When processing time is next waited for."""
+        waiting = [step.state.next_timer(TimerClock.PROCESSING) for step in self._timed]
+        return min((at for at in waiting if at is not None), default=None)
 
-    def _pass_on(self, from_id: str, events: Events) -> None:
-        if events:
-            for step in self._followers[from_id]:
-                self._pass_on(step.node.id, step.process(events))
+    def close(self) -> None:
+        for step in self._steps.values():
+            if step.node.kind is NodeKind.OPERATOR:
+                step.operator.close()
+
+    # ---- inside -------------------------------------------------------------------------------------------------
+
+    @property
+    def watermark(self) -> datetime | None:
+        """How far event time has come in all inputs; None while one of them has not spoken."""
+        if not self.watermarks or any(at is None for at in self.watermarks.values()):
+            return None
+        return min(at for at in self.watermarks.values() if at is not None)
+
+    def _advance(self, name: str, time: datetime) -> None:
+        """One input's event time has come to `time`; fire what all inputs have passed."""
+        before = self.watermarks.get(name)
+        if before is not None and time <= before:
+            return
+        self.watermarks[name] = time
+        now = self.watermark
+        if now is not None:
+            for step in self._timed:
+                self._pass_on(step.node.id, step.fire(TimerClock.EVENT, now))
+
+    def _pass_on(self, from_id: str, outputs: Outputs) -> None:
+        for channel, events in outputs.items():
+            if events:
+                through = Input(from_id, channel)
+                if through in self._leaving:
+                    self.outbox.setdefault(through, []).extend(events)
+                for step in self._followers.get(through, ()):
+                    self._pass_on(step.node.id, step.process(events))
 
 
 def _step(node: Node, instance: int) -> Step:
     if node.kind is NodeKind.SINK:
         return StageStep(node, instance)
-    return KeyedStep(node, instance) if node.keeps is not None else OperatorStep(node, instance)
+    if node.keeps is None:
+        return OperatorStep(node, instance)
+    return KeyedStep(node, instance) if isinstance(node.component, KeyedOperator) else InstanceStep(node, instance)
+
+
+def microseconds(at: datetime) -> int:
+    """Whole microseconds since 1970, as files hold times."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(value: int) -> datetime:
+    return EPOCH + timedelta(microseconds=value)

@@ -18,6 +18,8 @@ class Report(msgspec.Struct, frozen=True):
     state: tuple[FileRef, ...] = ()  # the chain of files that holds its state now
     staged: FileRef | None = None  # of a sink: the outputs to commit
     consumed: tuple[str, ...] = ()  # the upstream attempts whose output it has seen
+    watermarks: dict[str, int] = {}  # of a source: partition -> event time, in microseconds since 1970
+    next_tick: int | None = None  # when processing time is next waited for
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -1,79 +1,234 @@
-"""The steps of a chain: each takes a list of events and gives the list that goes on.
+"""The steps of a chain: each takes a list of events and gives the lists that go on, by channel.
 
 A step works through a whole list before the next step sees any of it. Along a line this is the same as going event by
-event, since each step meets the same events in the same order.
+event, since each step meets the same events in the same order; where it is not, the chain feeds single events.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from streamwork.components import EventCollector
-from streamwork.components.schema import show
+from streamwork.components import EventCollector, KeyedCollector, TimerClock
+from streamwork.components.collector import MAIN
+from streamwork.components.columns import to_batch, to_structs
+from streamwork.components.schema import fields_of, show
 from streamwork.engine.staging import Staging
 from streamwork.errors import JobFailed, StreamworkError
-from streamwork.job import Node
-from streamwork.state import KeyedState
+from streamwork.job import Node, NodeKind
+from streamwork.state import InstanceState, KeyedState
 
 Events = list[Any]
+Outputs = dict[str, Events]
 
 
 class Step(ABC):
-    """One component at work in one instance."""
+    """One component at work in one instance. It has a copy of the operator of its own."""
 
     def __init__(self, node: Node, instance: int) -> None:
         self.node = node
         self.instance = instance
-        self.processed = 0
+        self.operator = _own_copy(node)
+        self.processed = self.dropped = 0
+        self._atomic = (
+            node.on_error != "fail"
+        )  # the job goes on after an error, so an event is applied wholly or not at all
 
     @abstractmethod
-    def process(self, events: Events) -> Events: ...
+    def process(self, events: Events) -> Outputs: ...
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Called before the first event, when the state has been given."""
 
     def counters(self) -> dict[str, int]:
-        return {"processed": self.processed}
+        return {"processed": self.processed, **({"dropped": self.dropped} if self._atomic else {})}
 
     def reset(self) -> None:
-        self.processed = 0
+        self.processed = self.dropped = 0
+
+    def _outputs(self) -> Outputs:
+        return {MAIN: [], **{name: [] for name in self.node.channels}}
+
+    def _guarded_set_up(self, *state: Any) -> None:
+        try:
+            self.operator.setup_instance(self.instance, *state)
+        except Exception as error:
+            raise JobFailed(
+                "SW-OPERATOR-SETUP",
+                f"{self.node.id} (instance {self.instance}) could not be set up: {type(error).__name__}: {error}",
+                f"mend setup_instance of {self.node.title}, or what it connects to, and start again",
+            ) from error
 
 
 class OperatorStep(Step):
-    def process(self, events: Events) -> Events:
-        emitted: Events = []
-        collector = EventCollector(emitted.append)
-        apply, event = self.node.component.apply, None
+    """A stateless operator."""
+
+    def set_up(self) -> None:
+        self._guarded_set_up()
+
+    def process(self, events: Events) -> Outputs:
+        outputs = self._outputs()
+        collector = EventCollector(_emit(outputs))
+        if hasattr(self.operator, "apply_batch"):
+            return self._process_batch(events)
+        apply, event = self.operator.apply, None
         try:
-            for event in events:
-                apply(event, collector)
+            if self._atomic:
+                for event in events:
+                    mark = _lengths(outputs)
+                    try:
+                        apply(event, collector)
+                    except Exception:
+                        self._undo(outputs, mark)
+            else:
+                for event in events:
+                    apply(event, collector)
         except Exception as error:
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
-        return emitted
+        return outputs
+
+    def _process_batch(self, events: Events) -> Outputs:
+        node, batches = self.node, list[Any]()
+        assert node.takes is not None and node.gives is not None
+        try:
+            self.operator.apply_batch(to_batch(node.takes, events, node.id), EventCollector(batches.append))
+        except Exception as error:
+            raise applying_failed(self, events, error) from error
+        self.processed += len(events)
+        return {MAIN: [event for batch in batches for event in to_structs(node.gives, batch)]}
+
+    def _undo(self, outputs: Outputs, mark: dict[str, int]) -> None:
+        for name, length in mark.items():
+            del outputs[name][length:]
+        self.dropped += 1
+
+
+class InstanceStep(OperatorStep):
+    """An operator with one record per instance."""
+
+    state: InstanceState
+
+    def set_up(self) -> None:
+        self._guarded_set_up(copy.deepcopy(self.state.record))
+
+    def process(self, events: Events) -> Outputs:
+        if not self._atomic:
+            return super().process(events)
+        outputs = self._outputs()
+        collector = EventCollector(_emit(outputs))
+        for event in events:
+            mark, before = _lengths(outputs), copy.deepcopy(self.operator.get_state())
+            try:
+                self.operator.apply(event, collector)
+            except Exception:
+                self._undo(outputs, mark)
+                self.operator = _own_copy(self.node)
+                self._guarded_set_up(before)
+        self.processed += len(events)
+        return outputs
+
+    def take_state(self) -> None:
+        self.state.record = copy.deepcopy(self.operator.get_state())
 
 
 class KeyedStep(Step):
+    """An operator with one record per key."""
+
     state: KeyedState
 
-    def process(self, events: Events) -> Events:
+    def __init__(self, node: Node, instance: int) -> None:
+        super().__init__(node, instance)
+        assert node.keeps is not None
+        flat = not any(field.arrow.num_fields for field in fields_of(node.keeps).values())
+        self._copy: Callable[[Any], Any] = copy.copy if flat else copy.deepcopy
+
+    def set_up(self) -> None:
+        self._guarded_set_up()
+
+    def process(self, events: Events) -> Outputs:
         assert self.node.key is not None and self.node.keeps is not None
-        emitted: Events = []
-        collector = EventCollector(emitted.append)
-        apply, new_record, records = self.node.component.apply, self.node.keeps, self.state.records
+        outputs = self._outputs()
+        collector = KeyedCollector(_emit(outputs))
         keys, event = self.node.key.values(events), None
         try:
-            for event, key in zip(events, keys, strict=True):
-                record = records.get(key)
-                if record is None:
-                    record = records[key] = new_record()
-                apply(event, record, collector)
+            if self._atomic:
+                self._process_atomically(events, keys, outputs, collector)
+            else:
+                apply, new_record, records = self.operator.apply, self.node.keeps, self.state.records
+                for event, key in zip(events, keys, strict=True):
+                    record = records.get(key)
+                    if record is None:
+                        record = records[key] = new_record()
+                    collector.key = key
+                    apply(event, record, collector)
+                    if collector.asked:
+                        self._settle(collector)
+                self.state.changed.update(keys)
         except Exception as error:
             raise applying_failed(self, event, error) from error
-        self.state.changed.update(keys)
         self.processed += len(events)
-        return emitted
+        return outputs
+
+    def _process_atomically(self, events: Events, keys: list[Any], outputs: Outputs, collector: KeyedCollector) -> None:
+        """The operator gets a copy of the record, which is kept on return."""
+        assert self.node.keeps is not None
+        records = self.state.records
+        for event, key in zip(events, keys, strict=True):
+            record, mark = records.get(key), _lengths(outputs)
+            mine = self.node.keeps() if record is None else self._copy(record)
+            collector.key = key
+            try:
+                self.operator.apply(event, mine, collector)
+            except Exception:
+                for name, length in mark.items():
+                    del outputs[name][length:]
+                collector.forget_wishes()
+                self.dropped += 1
+                continue
+            records[key] = mine
+            self.state.changed.add(key)
+            if collector.asked:
+                self._settle(collector)
+
+    def fire(self, clock: TimerClock, now: datetime) -> Outputs:
+        """Call `on_timer` for every timer of that clock that is due."""
+        outputs = self._outputs()
+        collector = KeyedCollector(_emit(outputs))
+        assert self.node.keeps is not None
+        while (due := self.state.pop_due(clock, now)) is not None:
+            key, at = due
+            record = self.state.records.get(key)
+            if record is None:
+                record = self.state.records[key] = self.node.keeps()
+            collector.key = key
+            try:
+                self.operator.on_timer(key, at, record, collector)
+            except Exception as error:
+                raise applying_failed(self, f"the timer of {key!r} at {at.isoformat()}", error) from error
+            if collector.asked:
+                self._settle(collector)
+        return outputs
+
+    def _settle(self, collector: KeyedCollector) -> None:
+        """Carry out what the operator asked for in one call: to forget its key, or to be woken."""
+        key = collector.key
+        if collector.cleared:
+            self.state.forget(key)
+        for timer in collector.timers:
+            self.state.set_timer(key, timer)
+            if key not in self.state.records:
+                assert self.node.keeps is not None
+                self.state.records[key] = self.node.keeps()
+        self.state.changed.add(key)
+        collector.forget_wishes()
 
     def counters(self) -> dict[str, int]:
-        return {"processed": self.processed, "keys": len(self.state)}
+        return {**super().counters(), "keys": len(self.state)}
 
 
 class StageStep(Step):
@@ -81,10 +236,42 @@ class StageStep(Step):
 
     staging: Staging
 
-    def process(self, events: Events) -> Events:
+    def set_up(self) -> None:
+        """The staging is all it needs."""
+
+    def process(self, events: Events) -> Outputs:
         self.staging.add(events)
         self.processed += len(events)
-        return []
+        return {}
+
+
+def _emit(outputs: Outputs) -> Callable[..., None]:
+    """The fastest function that takes an event to where it goes."""
+    if len(outputs) == 1:
+        return outputs[MAIN].append
+
+    def emit(event: Any, channel: str = MAIN) -> None:
+        outputs[channel].append(event)
+
+    return emit
+
+
+def _lengths(outputs: Outputs) -> dict[str, int]:
+    return {name: len(events) for name, events in outputs.items()}
+
+
+def _own_copy(node: Node) -> Any:
+    """Instances in one process must not share an object: each may hold temporary data."""
+    if node.kind is NodeKind.SINK:
+        return None  # it is the driver's; here its input is only staged
+    try:
+        return copy.deepcopy(node.component)
+    except Exception as error:
+        raise JobFailed(
+            "SW-OPERATOR-COPY",
+            f"{node.id} cannot be copied, but every instance needs an object of its own: {type(error).__name__}: {error}",
+            f"open connections and the like in setup_instance of {node.title}, not in its constructor",
+        ) from error
 
 
 def applying_failed(step: Step, event: Any, error: Exception) -> StreamworkError:
@@ -97,8 +284,13 @@ def applying_failed(step: Step, event: Any, error: Exception) -> StreamworkError
     code = traceback.tb_frame.f_code if traceback is not None else None
     place = f" ({code.co_filename}:{traceback.tb_lineno} in {code.co_name})" if code and traceback else ""
     who, what = f"{step.node.id} (instance {step.instance})", f"{type(error).__name__}: {error}{place}"
+    undeclared = isinstance(error, KeyError | TypeError) and ("append" in str(error) or code is _emit_code)
+    hint = "; a channel must be declared: channels = {...}" if undeclared else ""
     return JobFailed(
         "SW-OPERATOR-FAILED",
-        f"{who} raised {what} while applying {show(event)}",
+        f"{who} raised {what} while applying {show(event)}{hint}",
         "mend the operator or the input and start again: the last checkpoint is good, and the job resumes there",
     )
+
+
+_emit_code = _emit({MAIN: [], "": []}).__code__

@@ -38,7 +38,7 @@ from streamwork.engine import Report, Work
 from streamwork.engine.staging import read_staged
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
 from streamwork.epoch.recovery import check_fit, newest
-from streamwork.epoch.slices import ends, ranges, starts
+from streamwork.epoch.slices import CLOCK, ends, ranges, starts, timed_partitions
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused
 from streamwork.job import Graph, Settings
@@ -103,6 +103,7 @@ class Driver:
         self._listener = listener
         self._limited = False
         self._kept = 0.0
+        self._next_tick: int | None = 0  # after a start nobody knows: have a look
         self._sinks: dict[str, Sink[Any]] = {n.id: n.component for n in graph.sinks if isinstance(n.component, Sink)}
         self._observers = {n.id: n.component for n in graph.sinks if isinstance(n.component, Observer)}
 
@@ -162,13 +163,17 @@ class Driver:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
         start = starts(self.graph, self.at.positions)
         end = ends(self.graph, start)
-        if end == start:
+        tick = round(self._clock.now() * 1_000_000)
+        woken = self.graph.timed and self._next_tick is not None and tick >= self._next_tick
+        if end == start and not woken:
             return None
+        ticks = (max(tick, start.get(CLOCK, 0) + 1),) if self.graph.timed else ()
+        end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
         self._limited = ends(self.graph, end, max_events=1) != end
         for node in self.graph.sources:
             node.component.settle()
         while True:
-            plan = Plan(self._next, self.at.epoch, self._fence, start, end)
+            plan = Plan(self._next, self.at.epoch, self._fence, start, end, ticks)
             self._next += 1
             try:
                 self._store.write_plan(plan)
@@ -189,6 +194,8 @@ class Driver:
                 epoch=plan.epoch,
                 fence=self._fence,
                 ranges=shares[instance],
+                watermarks=timed_partitions(self.graph, instance, len(instances), self.at.watermarks),
+                ticks=plan.ticks,
                 states={name: stored.get(str(instance), ()) for name, stored in self.at.components.items()},
             )
             for instance in instances
@@ -216,7 +223,13 @@ class Driver:
             sinks={node.id: SinkPart(_staged(node.id, reports)) for node in self.graph.sinks},
             counters={node.id: _counters(node.id, reports) for node in self.graph.nodes},
             fingerprint=self.graph.fingerprint,
+            watermarks={
+                **self.at.watermarks,
+                **{f"{r.component}/{part}": at for r in reports for part, at in r.watermarks.items()},
+            },
         )
+        waiting = [report.next_tick for report in reports if report.next_tick is not None]
+        self._next_tick = min(waiting, default=None)
         self._store.write_prepared(manifest)
         return manifest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamwork.engine.attempt import row_format
 from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.slices import CLOCK
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused
 from streamwork.job import Graph
@@ -28,7 +29,7 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int, paral
     sources = {node.id for node in graph.sources}
     for name in manifest.positions:
         source = name.partition("/")[0]
-        if source not in sources:
+        if name != CLOCK and source not in sources:
             raise Refused(
                 "SW-SOURCE-ORPHAN",
                 f"checkpoint {manifest.epoch} is at {manifest.positions[name]:,} in source {source!r}, which the job does not "

@@ -8,6 +8,7 @@ from typing import Any
 from streamwork.components import OffsetSource, Position
 from streamwork.job import Graph
 
+CLOCK = "clock"  # the component of a position that processing time is
 Ranges = dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
 
 
@@ -49,3 +50,15 @@ def ranges(graph: Graph, start: Position, end: Position, parallelism: int) -> li
                 share = shares[place * parallelism // len(partitions)]
                 share.setdefault(node.id, {})[partition] = (start.get(name, 0), end[name])
     return shares
+
+
+def timed_partitions(graph: Graph, instance: int, parallelism: int, known: dict[str, int]) -> dict[str, int | None]:
+    """The partitions with event time that an instance reads, and how far each has come. One that is silent holds all back."""
+    found: dict[str, int | None] = {}
+    for node in graph.sources:
+        partitions = node.component.partitions() if node.time is not None else []
+        for place, partition in enumerate(partitions):
+            if place * parallelism // len(partitions) == instance:
+                name = f"{node.id}/{partition}"
+                found[name] = known.get(name)
+    return found

@@ -11,7 +11,8 @@ def describe(graph: Graph) -> str:
     """One line per component: id, what it is, what it reads, its types and its key."""
     rows = [("id", "component", "reads", "types", "key")]
     rows += [
-        (node.id, node.title, ", ".join(node.inputs) or "-", _types(node), _key(node) or "-") for node in graph.nodes
+        (node.id, node.title, ", ".join(map(str, node.inputs)) or "-", _types(node), _key(node) or "-")
+        for node in graph.nodes
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -27,10 +28,10 @@ def to_mermaid(graph: Graph) -> str:
         kept = f"<br/>keeps {node.keeps.__name__}" if node.keeps else ""
         lines.append(f"    {numbers[node.id]}{opening}{node.id}<br/><i>{node.title}</i>{kept}{closing}")
     for node in graph.nodes:
-        for name in node.inputs:
-            gives = graph[name].gives
-            label = (gives.__name__ if gives else "") + (f" by {_key(node)}" if node.key else "")
-            lines.append(f"    {numbers[name]} -->|{label}| {numbers[node.id]}")
+        for one in node.inputs:
+            given = graph[one.node].emits(one.channel)
+            label = (given.__name__ if given else "") + (f" by {_key(node)}" if node.key else "")
+            lines.append(f"    {numbers[one.node]} -->|{label}| {numbers[node.id]}")
     return "\n".join(lines)
 
 

@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
-from streamwork.components import Event, Key, Record
-from streamwork.components.schema import arrow_schema
+from streamwork.components import Event, Grouping, Key, Record
+from streamwork.components.collector import MAIN
+from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
 
@@ -25,23 +27,48 @@ class NodeKind(Enum):
 
 
 @dataclass(frozen=True)
+class Input:
+    """What a component reads: one channel of another one."""
+
+    node: str
+    channel: str = MAIN
+
+    def __str__(self) -> str:
+        return self.node if self.channel == MAIN else f"{self.node}:{self.channel}"
+
+
+@dataclass(frozen=True)
 class Node:
     """One component in its place. Validates itself; what concerns several nodes is the graph's to check."""
 
     id: str
     kind: NodeKind
     component: Any
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[Input, ...] = ()
     takes: type[Event] | None = None
     keeps: type[Record] | None = None
     gives: type[Event] | None = None
     key: Key | None = None
+    grouping: Grouping | None = None  # None: by key if there is one, else wherever the events are
+    parallelism: int = 1
+    on_error: str = "fail"
+    time: str | None = None  # of a source: the field that says when an event happened
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")
-        for kind in (self.takes, self.keeps, self.gives):
+        for name in self.channels:
+            check_name(name, "channel")
+        for kind in (self.takes, self.keeps, self.gives, *self.channels.values()):
             if kind is not None:
                 arrow_schema(kind)  # refuses a field that has no place in Arrow
+        if self.time is not None:
+            known = fields_of(self.gives) if self.gives else {}
+            if self.time not in known or not pa.types.is_timestamp(known[self.time].arrow) or known[self.time].nullable:
+                raise WrongUse(
+                    "SW-JOB-TIME",
+                    f"{self.id}: {self.time!r} is not a datetime field of {self.gives.__name__ if self.gives else 'its events'}",
+                    "name a field of type datetime that is always there",
+                )
         if self.keeps is not None and self.key is not None:
             for name in set(self.key.fields) & set(self.keeps.__struct_fields__):
                 raise WrongUse(
@@ -49,6 +76,14 @@ class Node:
                     f"{self.id}: {self.keeps.__name__}.{name} has the name of the key field {name!r}",
                     f"leave it out: the key is stored beside the record anyway, in a column {name!r}",
                 )
+
+    @property
+    def channels(self) -> dict[str, type[Event]]:
+        """What it emits besides the main channel."""
+        return getattr(self.component, "channels", {})
+
+    def emits(self, channel: str) -> type[Event] | None:
+        return self.gives if channel == MAIN else self.channels.get(channel)
 
     @property
     def title(self) -> str:
@@ -59,11 +94,13 @@ class Node:
         return {
             "id": self.id,
             "kind": self.kind.value,
-            "inputs": self.inputs,
+            "inputs": [str(one) for one in self.inputs],
             "takes": _schema(self.takes),
             "keeps": _schema(self.keeps),
             "gives": _schema(self.gives),
+            "channels": {name: _schema(kind) for name, kind in self.channels.items()},
             "key": self.key.fields if self.key else None,
+            "grouping": str(self.grouping) if self.grouping else None,
         }
 
 
@@ -85,14 +122,15 @@ class Graph:
                 "SW-JOB-NO-SOURCE", f"job {self.job!r} has no source", "begin it with job.source(..., id=...)"
             )
         for node in self.nodes:
-            for name in node.inputs:
+            for one in node.inputs:
+                name = one.node
                 if name not in ids:
                     raise WrongUse(
                         "SW-JOB-EDGE",
                         f"{node.id} reads from {name!r}, which is not in the job",
                         "add it, or read from another",
                     )
-                check_types(node.id, node.takes, self[name].gives, name)
+                check_types(node.id, node.takes, self[name].emits(one.channel), str(one))
         object.__setattr__(self, "nodes", _in_order(self.job, self.nodes))
 
     def __getitem__(self, node_id: str) -> Node:
@@ -112,6 +150,11 @@ class Graph:
     @property
     def stateful(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.keeps is not None)
+
+    @property
+    def timed(self) -> bool:
+        """True if some component waits for times."""
+        return any(getattr(node.component, "uses_timers", False) for node in self.nodes)
 
     @property
     def deterministic(self) -> bool:
@@ -150,7 +193,7 @@ def _in_order(job: str, nodes: Iterable[Node]) -> tuple[Node, ...]:
     done: dict[str, Node] = {}
     waiting = list(nodes)
     while waiting:
-        ready = next((node for node in waiting if all(name in done for name in node.inputs)), None)
+        ready = next((node for node in waiting if all(one.node in done for one in node.inputs)), None)
         if ready is None:
             circle = ", ".join(node.id for node in waiting)
             raise WrongUse(

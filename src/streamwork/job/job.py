@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from streamwork.components import (
     AnyOperator,
     AnySink,
     Event,
+    Grouping,
     Key,
     KeyedOperator,
     Observer,
@@ -16,12 +18,19 @@ from streamwork.components import (
     Operator,
     Record,
     Sink,
+    StatefulOperator,
 )
+from streamwork.components.collector import MAIN
+from streamwork.components.expression import Expression
+from streamwork.components.grouping import Fields
 from streamwork.errors import WrongUse
 from streamwork.job import draw
-from streamwork.job.graph import Graph, Node, NodeKind, check_types, duplicate_id
+from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
 from streamwork.job.settings import Settings, seconds
+from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
+
+OnError = Literal["fail", "drop"]
 
 
 class Job:
@@ -42,11 +51,19 @@ class Job:
         )
         self._nodes: dict[str, Node] = {}
 
-    def source(self, source: OffsetSource[Any], id: str) -> Stream:  # noqa: A002 (the word users know)
-        """Begin a stream."""
+    def source(
+        self,
+        source: OffsetSource[Any],
+        id: str,  # noqa: A002 (the word users know)
+        time: str | None = None,
+        parallelism: int | None = None,
+    ) -> Stream:
+        """Begin a stream. `time` names the field that says when an event happened; event-time timers follow it."""
         if not isinstance(source, OffsetSource):
             raise _not_a("source", source, "JsonLines, ListSource or another OffsetSource")
-        return self._add(Node(id, NodeKind.SOURCE, source, gives=source.event))
+        return self._add(
+            Node(id, NodeKind.SOURCE, source, gives=source.event, parallelism=self._parallelism(parallelism), time=time)
+        )
 
     def graph(self) -> Graph:
         """The frozen, validated graph."""
@@ -69,7 +86,12 @@ class Job:
         if node.id in self._nodes:
             raise duplicate_id(self.name, node.id)
         self._nodes[node.id] = node
-        return Stream(self, node)
+        return Stream(self, (Input(node.id),), node.gives)
+
+    def _parallelism(self, wanted: int | None) -> int:
+        if wanted is None:
+            return self.settings.parallelism
+        return Settings(parallelism=wanted, groups=self.settings.groups).parallelism  # checks it
 
     def _free_id(self, wanted: str) -> str:
         """`wanted`, or `wanted-2`, `wanted-3`, ... if that is taken."""
@@ -78,67 +100,179 @@ class Job:
 
 
 class Stream:
-    """The events that one component gives. Every method adds a component behind it and leaves this stream as it is."""
+    """The events that a component gives, or several of them. Every method adds to the job and leaves this stream as it is."""
 
-    def __init__(self, job: Job, node: Node) -> None:
+    def __init__(self, job: Job, inputs: tuple[Input, ...], event: type[Event] | None) -> None:
         self.job = job
-        self._node = node
+        self._inputs = inputs
+        self._event = event
 
     @property
     def id(self) -> str:
-        return self._node.id
+        """The id of the component that gives this stream."""
+        return self._inputs[0].node
 
     @property
     def event(self) -> type[Event]:
-        if self._node.gives is None:
+        if self._event is None:
             raise WrongUse(
                 "SW-JOB-EDGE", f"{self.id} is a sink: nothing comes out of it", "go on from the stream before it"
             )
-        return self._node.gives
+        return self._event
 
-    def apply(self, operator: AnyOperator, key: str | Iterable[str] | None = None, id: str | None = None) -> Stream:  # noqa: A002
-        """Put an operator behind this stream. A `KeyedOperator` needs `key=`, the field or fields of its key, and
-        `id=`.
+    def apply(
+        self,
+        operator: AnyOperator,
+        key: str | Iterable[str] | None = None,
+        id: str | None = None,  # noqa: A002 (the word users know)
+        grouping: Grouping | None = None,
+        parallelism: int | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """Put an operator behind this stream. What keeps state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
+
+        `on_error` says what becomes of an event that the operator raises on: "fail" stops the job, "drop" leaves it out as if
+        it had never been applied, and counts it.
         """
+        name = type(operator).__name__
+        if on_error not in ("fail", "drop"):
+            raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail" or "drop"')
         keeps: type[Record] | None = None
-        if isinstance(operator, KeyedOperator):
+        if isinstance(operator, KeyedOperator | StatefulOperator):
             if id is None:
-                raise WrongUse(
-                    "SW-JOB-ID",
-                    f"{type(operator).__name__} keeps state but has no id",
-                    "add id=...: state belongs to the id",
-                )
+                raise WrongUse("SW-JOB-ID", f"{name} keeps state but has no id", "add id=...: state belongs to the id")
+            takes, keeps, gives = operator.types()
+        elif isinstance(operator, Operator):
+            takes, gives = operator.types()
+        else:
+            raise _not_a("operator", operator, "an Operator, a StatefulOperator or a KeyedOperator")
+        if isinstance(operator, KeyedOperator):
             if key is None:
                 raise WrongUse(
                     "SW-JOB-KEY", f"{id} is a KeyedOperator but has no key", "add key=...: the field to keep state by"
                 )
-            takes, keeps, gives = operator.types()
-        elif isinstance(operator, Operator):
-            if key is not None:
+            if grouping is not None:
                 raise WrongUse(
-                    "SW-JOB-KEY",
-                    f"{type(operator).__name__} keeps no state, so key= has no meaning",
-                    "leave key= out, or make it a KeyedOperator",
+                    "SW-JOB-KEY", f"{id} has both key= and grouping=", "leave grouping= out: the key decides"
                 )
-            takes, gives = operator.types()
-        else:
-            raise _not_a("operator", operator, "an Operator or a KeyedOperator")
-        name = id if id is not None else self.job._free_id(f"{self.id}-{slug(type(operator).__name__)}"[:60])
-        check_types(name, takes, self.event, self.id)
-        by = None if key is None else Key.of(self.event, key)
-        return self.job._add(Node(name, NodeKind.OPERATOR, operator, (self.id,), takes, keeps, gives, by))
+        elif key is not None:
+            raise WrongUse(
+                "SW-JOB-KEY",
+                f"{name} has no state per key, so key= has no meaning",
+                "leave key= out, or make it a KeyedOperator",
+            )
+        if isinstance(grouping, Fields):
+            Key.of(self.event, grouping.fields)
+        node_id = id if id is not None else self.job._free_id(f"{self.id}-{slug(name)}"[:60])
+        check_types(node_id, takes, self.event, self.id)
+        return self.job._add(
+            Node(
+                node_id,
+                NodeKind.OPERATOR,
+                operator,
+                self._inputs,
+                takes,
+                keeps,
+                gives,
+                None if key is None else Key.of(self.event, key),
+                grouping,
+                self.job._parallelism(parallelism),
+                on_error,
+            )
+        )
+
+    def channel(self, name: str) -> Stream:
+        """What the component emits on a channel that it declares: ``stream.channel("late")``."""
+        node = self.job._nodes[self.id]
+        kind = node.emits(name)
+        if len(self._inputs) > 1 or kind is None:
+            known = ", ".join([MAIN, *node.channels])
+            raise WrongUse(
+                "SW-JOB-CHANNEL",
+                f"{self.id} has no channel {name!r}",
+                f"use one of: {known}; or declare it in `channels`",
+            )
+        return Stream(self.job, (Input(self.id, name),), kind)
+
+    def union(self, *others: Stream) -> Stream:
+        """The events of this stream and of others of the same type, together."""
+        for other in others:
+            if other.job is not self.job:
+                raise WrongUse(
+                    "SW-JOB-EDGE", f"{other.id} belongs to job {other.job.name!r}", f"build it in {self.job.name!r}"
+                )
+            check_types(f"the union with {self.id}", self.event, other.event, other.id)
+        inputs = dict.fromkeys([*self._inputs, *(one for other in others for one in other._inputs)])
+        return Stream(self.job, tuple(inputs), self.event)
+
+    def map(self, function: Callable[[Any], Any], to: type[Event] | None = None, id: str | None = None) -> Stream:  # noqa: A002
+        """One event for each event. `to` is the type that comes out; it may also stand in the function's annotation."""
+        return self.apply(Map(function, self.event, _gives(function, to)), id=self._name(id, function, "map"))
+
+    def flat_map(self, function: Callable[[Any], Iterable[Any]], to: type[Event], id: str | None = None) -> Stream:  # noqa: A002
+        """Any number of events for each event."""
+        return self.apply(FlatMap(function, self.event, to), id=self._name(id, function, "flat-map"))
+
+    def filter(self, function: Callable[[Any], Any], id: str | None = None) -> Stream:  # noqa: A002
+        """The events for which the function says true."""
+        return self.apply(Filter(function, self.event, self.event), id=self._name(id, function, "filter"))
+
+    def where(self, expression: Expression, id: str | None = None) -> Stream:  # noqa: A002
+        """The events for which an expression is true: ``stream.where(field("kind") == "view")``."""
+        if not isinstance(expression, Expression):
+            raise _not_a("expression", expression, 'something like field("kind") == "view"; for a function, use filter')
+        expression.check(self.event)
+        return self.apply(Where(expression, self.event), id=self._name(id, None, "where"))
+
+    def map_with_state(
+        self,
+        function: Callable[[Any, Any], Any],
+        key: str | Iterable[str],
+        state: type[Record],
+        id: str,  # noqa: A002
+        to: type[Event] | None = None,
+    ) -> Stream:
+        """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
+        return self.apply(MapWithState(function, self.event, state, _gives(function, to)), key=key, id=id)
 
     def sink(self, sink: AnySink, id: str) -> Stream:  # noqa: A002
         """End this stream in a sink."""
         if not isinstance(sink, Sink | Observer):
             raise _not_a("sink", sink, "SqliteSink or another Sink")
-        return self.job._add(Node(id, NodeKind.SINK, sink, (self.id,), takes=self.event))
+        before = {self.job._nodes[one.node].parallelism for one in self._inputs}
+        parallelism = before.pop() if len(before) == 1 else 1
+        return self.job._add(Node(id, NodeKind.SINK, sink, self._inputs, takes=self.event, parallelism=parallelism))
 
     def print(self) -> Stream:
         """Show each event on the terminal, once its checkpoint is completed. Returns this stream, to go on from."""
         assert Job.printer is not None, "import streamwork, not a module inside it"
         self.sink(Job.printer(), id=self.job._free_id(f"{self.id}-print"[:60]))
         return self
+
+    def _name(self, given: str | None, function: Callable[..., Any] | None, kind: str) -> str:
+        """The id of a function's step: as given, after the function's name, or after what it is."""
+        if given is not None:
+            return given
+        named = getattr(function, "__name__", "<lambda>")
+        return self.job._free_id(f"{self.id}-{kind if named.startswith('<') or function is None else slug(named)}"[:60])
+
+
+def _gives(function: Callable[..., Any], to: type[Event] | None) -> type[Event]:
+    """The type that a function returns: as told, or as annotated."""
+    if to is not None:
+        return to
+    try:
+        annotated = inspect.get_annotations(function, eval_str=True).get("return")
+    except NameError:
+        annotated = None
+    if not (isinstance(annotated, type) and issubclass(annotated, Event)):
+        named = getattr(function, "__name__", "the function")
+        raise WrongUse(
+            "SW-TYPE-MISSING",
+            f"{named} does not say what event it returns",
+            "add to=YourEvent, or annotate it: -> YourEvent",
+        )
+    return annotated
 
 
 def _not_a(what: str, thing: object, expected: str) -> WrongUse:

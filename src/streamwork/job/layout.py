@@ -34,7 +34,7 @@ class Layout:
 
     @classmethod
     def of(cls, graph: Graph, parallelism: int, groups: int) -> Layout:
-        edges = [_edge(graph, graph[name], node, parallelism, groups) for node in graph.nodes for name in node.inputs]
+        edges = [_edge(graph[one.node], node, parallelism, groups) for node in graph.nodes for one in node.inputs]
         return cls(graph, parallelism, groups, tuple(edges))
 
     @property
@@ -73,7 +73,7 @@ class Layout:
                 )
 
 
-def _edge(graph: Graph, before: Node, node: Node, parallelism: int, groups: int) -> Edge:
+def _edge(before: Node, node: Node, parallelism: int, groups: int) -> Edge:
     def edge(exchange: bool, why: str) -> Edge:
         return Edge(before.id, node.id, exchange, why)
 

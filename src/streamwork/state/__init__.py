@@ -6,6 +6,6 @@ Knows no Spark and no protocol; the disk is passed in. Imports components and wo
 
 from streamwork.state.cache import StateCache
 from streamwork.state.files import FileRef, StateFiles
-from streamwork.state.keyed import KeyedState
+from streamwork.state.keyed import InstanceState, KeyedState, State
 
-__all__ = ["FileRef", "KeyedState", "StateCache", "StateFiles"]
+__all__ = ["FileRef", "InstanceState", "KeyedState", "State", "StateCache", "StateFiles"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamwork.state.files import FileRef
-from streamwork.state.keyed import KeyedState
+from streamwork.state.keyed import State
 
 Owner = tuple[str, str, int]  # uid of the job, component, instance
 
@@ -22,14 +22,14 @@ class StateCache:
     """At most one state per owner: the newest that was put."""
 
     def __init__(self) -> None:
-        self._entries: dict[Owner, tuple[tuple[str, ...], KeyedState]] = {}
+        self._entries: dict[Owner, tuple[tuple[str, ...], State]] = {}
 
-    def take(self, owner: Owner, chain: Sequence[FileRef]) -> tuple[KeyedState, Sequence[FileRef]]:
-        """A state that belongs to the caller now, and the files that are still to be read into it."""
-        have, state = self._entries.pop(owner, ((), KeyedState()))
-        if have == tuple(ref.sha256 for ref in chain[: len(have)]):
+    def take(self, owner: Owner, chain: Sequence[FileRef]) -> tuple[State | None, Sequence[FileRef]]:
+        """A state that belongs to the caller now, if there is one to begin with, and the files still to be read into it."""
+        have, state = self._entries.pop(owner, ((), None))
+        if state is not None and have == tuple(ref.sha256 for ref in chain[: len(have)]):
             return state, chain[len(have) :]
-        return KeyedState(), chain
+        return None, chain
 
-    def put(self, owner: Owner, chain: Sequence[FileRef], state: KeyedState) -> None:
+    def put(self, owner: Owner, chain: Sequence[FileRef], state: State) -> None:
         self._entries[owner] = (tuple(ref.sha256 for ref in chain), state)

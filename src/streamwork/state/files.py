@@ -6,6 +6,7 @@ state/COMPONENT/INSTANCE/000000000042-FENCE-ATTEMPT.snapshot.parquet   all of it
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamwork.errors import Refused
-from streamwork.state.keyed import KeyedState
+from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.rows import RowFormat
 from streamwork.world import Disk
 
@@ -39,24 +40,30 @@ class StateFiles:
         self._disk = disk
         self._folder = folder
 
-    def load(self, rows: RowFormat, chain: Sequence[FileRef], state: KeyedState) -> None:
+    def load(self, rows: RowFormat, chain: Sequence[FileRef], state: State) -> None:
         """Bring a chain of files into `state`. Refuses a damaged file, and one that no longer fits the component."""
         for ref in chain:
             table = self.read(ref)
             if not table.schema.equals(rows.schema):
                 raise misfitting_schema(rows, ref, table.schema)
-            rows.decode(table, state.records)
+            rows.decode(table, state)
 
     def save(
-        self, rows: RowFormat, state: KeyedState, chain: Sequence[FileRef], instance: int, epoch: int, stem: str
+        self, rows: RowFormat, state: State, chain: Sequence[FileRef], instance: int, epoch: int, stem: str
     ) -> tuple[FileRef, ...]:
         """Write what changed, or everything if the chain has grown long. Returns the chain that holds the state now."""
-        if not state.changed:
-            return tuple(chain)
-        whole = len(chain) >= LONGEST_CHAIN
+        if isinstance(state, InstanceState):
+            if state.record is None or state.record == state.saved:
+                return tuple(chain)
+            whole, state.saved = True, copy.deepcopy(state.record)
+        else:
+            if not state.changed:
+                return tuple(chain)
+            whole = len(chain) >= LONGEST_CHAIN
         path = f"state/{rows.component}/{instance}/{epoch:012d}-{stem}.{'snapshot' if whole else 'delta'}.parquet"
-        ref = self._write(path, rows.encode(state.records, state.records if whole else state.changed, epoch))
-        state.changed.clear()
+        ref = self._write(path, rows.encode(state, epoch, everything=whole))
+        if isinstance(state, KeyedState):
+            state.changed.clear()
         return (ref,) if whole else (*chain, ref)
 
     def read(self, ref: FileRef) -> pa.Table:

@@ -1,19 +1,22 @@
 """Records as rows of a state file, and back.
 
 A row: the key columns, the record's columns, then `__group` (key group), `__epoch` (checkpoint that wrote the row),
-`__deleted` (the key is gone) and `__timers`. DuckDB, Polars, pandas and Spark read it as it is.
+`__deleted` (the key is gone) and `__timers`. Instance state is one row without key columns, its `__group` null.
+DuckDB, Polars, pandas and Spark read it as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
 
-from streamwork.components import Event, Key, Record
+from streamwork.components import Event, Key, Record, Timer, TimerClock
 from streamwork.components.columns import misfit_error, to_structs
 from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of
+from streamwork.state.keyed import InstanceState, KeyedState, State
 
 TIMERS = pa.list_(pa.struct([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("clock", pa.string())]))
 OWN_FIELDS = (
@@ -25,48 +28,83 @@ OWN_FIELDS = (
 
 
 class RowFormat:
-    """The rows of one keyed component."""
+    """The rows of one component's state."""
 
-    def __init__(self, component: str, event: type[Event], key: Key, record: type[Record], groups: int) -> None:
+    def __init__(self, component: str, event: type[Event], key: Key | None, record: type[Record], groups: int) -> None:
         self.component = component
         self.record = record
         self._key = key
         self._groups = groups
-        self._key_types = [fields_of(event)[name] for name in key.fields]
-        key_fields = [pa.field(n, t.arrow, t.nullable) for n, t in zip(key.fields, self._key_types, strict=True)]
+        self._key_types = [fields_of(event)[name] for name in key.fields] if key else []
+        key_fields = [
+            pa.field(n, t.arrow, t.nullable) for n, t in zip(key.fields if key else (), self._key_types, strict=True)
+        ]
         self.schema = pa.schema([*key_fields, *arrow_schema(record), *OWN_FIELDS])
 
-    def encode(self, records: dict[Any, Record], keys: Iterable[Any], epoch: int) -> pa.Table:
-        """The rows of `keys`, checked; a record whose value does not fit its column is refused, naming it."""
-        keys = list(keys)
-        kept = [records[key] for key in keys]
-        try:
-            columns = [t.build(self._key.column(i, keys)) for i, t in enumerate(self._key_types)]
-            columns += [build_column(self.record, name, kept) for name in self.record.__struct_fields__]
-        except Misfit as misfit:
-            raise misfit_error(misfit, self.record, kept, self.component) from None
-        count = len(keys)
-        columns += [
-            pa.array(self._key.groups(keys, self._groups), pa.int32()),
-            pa.repeat(pa.scalar(epoch, pa.int64()), count),
-            pa.repeat(pa.scalar(False), count),
-            pa.array([[]] * count, TIMERS),
-        ]
-        return pa.Table.from_arrays(columns, schema=self.schema)
+    def new_state(self) -> State:
+        return KeyedState() if self._key else InstanceState()
 
-    def decode(self, table: pa.Table, records: dict[Any, Record]) -> None:
-        """Bring the rows of one file into `records`: later files win."""
+    def encode(self, state: State, epoch: int, everything: bool) -> pa.Table:
+        """What changed, or everything, as rows; a record whose value does not fit its column is refused, naming it."""
+        if isinstance(state, InstanceState):
+            assert state.record is not None
+            return self._table([], [state.record], [None], epoch, [False], [[]])
+        assert self._key is not None
+        keys = list(state.records if everything else state.changed)
+        gone = [key not in state.records for key in keys]
+        empty = self.record()
+        kept = [state.records.get(key, empty) for key in keys]
+        columns = [field.build(self._key.column(i, keys)) for i, field in enumerate(self._key_types)]
+        timers = [_stored(state.timers.get(key, ())) for key in keys] if state.timers else [[]] * len(keys)
+        return self._table(columns, kept, self._key.groups(keys, self._groups), epoch, gone, timers)
+
+    def decode(self, table: pa.Table, state: State) -> None:
+        """Bring the rows of one file into `state`: later files win."""
+        columns = [table.column(name).combine_chunks() for name in self.record.__struct_fields__]
+        batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.record))
+        records = to_structs(self.record, batch) if columns else [self.record() for _ in range(table.num_rows)]
+        if isinstance(state, InstanceState):
+            for state.record in records:
+                state.saved = state.record
+            return
+        assert self._key is not None
         key_columns = [
             field.restore(table.column(name).to_pylist())
             for name, field in zip(self._key.fields, self._key_types, strict=True)
         ]
         keys = list(key_columns[0]) if len(key_columns) == 1 else list(zip(*key_columns, strict=True))
-        columns = [table.column(name).combine_chunks() for name in self.record.__struct_fields__]
-        batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.record))
-        if columns:
-            records.update(zip(keys, to_structs(self.record, batch), strict=True))
-        else:
-            records.update((key, self.record()) for key in keys)
+        state.records.update(zip(keys, records, strict=True))
         for key, deleted in zip(keys, table.column("__deleted").to_pylist(), strict=True):
+            state.timers.pop(key, None)
             if deleted:
-                records.pop(key, None)
+                state.records.pop(key, None)
+        for key, timers in zip(keys, table.column("__timers").to_pylist(), strict=True):
+            for timer in timers:
+                state.set_timer(key, Timer(timer["at"].astimezone(UTC), TimerClock(timer["clock"])))
+
+    def _table(
+        self,
+        key_columns: list[pa.Array],
+        records: list[Record],
+        groups: list[Any],
+        epoch: int,
+        gone: list[bool],
+        timers: list[Any],
+    ) -> pa.Table:
+        try:
+            columns = [build_column(self.record, name, records) for name in self.record.__struct_fields__]
+        except Misfit as misfit:
+            raise misfit_error(misfit, self.record, records, self.component) from None
+        own = [
+            pa.array(groups, pa.int32()),
+            pa.repeat(pa.scalar(epoch, pa.int64()), len(records)),
+            pa.array(gone, pa.bool_()),
+            pa.array(timers, TIMERS),
+        ]
+        return pa.Table.from_arrays([*key_columns, *columns, *own], schema=self.schema)
+
+
+def _stored(timers: Iterable[Timer]) -> list[dict[str, Any]]:
+    return [
+        {"at": timer.at, "clock": timer.clock.value} for timer in sorted(timers, key=lambda t: (t.at, t.clock.value))
+    ]

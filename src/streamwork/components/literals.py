@@ -1,0 +1,105 @@
+"""The values that stand in an expression, what they compare with, and what is said about those that cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from streamwork.components.predicates import Kind
+from streamwork.components.schema import INT_RANGE, show
+from streamwork.errors import WrongUse
+
+MAX_DIGITS = 38
+ORDERED = frozenset(Kind) - {Kind.BOOL, Kind.NESTED}
+_KINDS: dict[type, Kind] = {  # in this order: a bool is an int, a datetime is a date
+    str: Kind.TEXT,
+    bool: Kind.BOOL,
+    int: Kind.INT,
+    float: Kind.FLOAT,
+    bytes: Kind.BYTES,
+    datetime: Kind.TIME,
+    date: Kind.DATE,
+    Decimal: Kind.DECIMAL,
+}
+# What counts of an IntEnum or another subclass is its value, which is all that Arrow would see.
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    datetime: lambda value: value.astimezone(UTC),
+}
+
+
+def plain(value: Any) -> Any:
+    """The value as one of the types that compare; times in UTC. Refuses what has no place in a column."""
+    if value is None:
+        raise misuse("nothing is equal to None: null is unknown", "use field(...).is_null() or ~field(...).is_null()")
+    base = next((k for k in _KINDS if isinstance(value, k)), None)
+    if base is None:
+        words = ", ".join(k.__name__ for k in _KINDS)
+        raise wrong_type(f"{show(value)} is {a(type(value).__name__)}, which no field is", f"use one of {words}")
+    if base is int and not INT_RANGE[0] <= value <= INT_RANGE[1]:
+        raise wrong_type(f"{value} does not fit into 64 bits", "use a smaller number")
+    if base is float and math.isnan(value):
+        raise misuse("nothing is equal to NaN", 'use field("x") == field("x") to leave NaN out')
+    if base is datetime and value.utcoffset() is None:
+        raise wrong_type(f"{value!r} has no time zone", "add one: datetime(..., tzinfo=UTC)")
+    if base is Decimal and not _has_place(value):
+        raise wrong_type(f"{value} has no place in a Decimal of {MAX_DIGITS} digits", "use another number")
+    return _PLAIN.get(base, lambda same: same)(value)
+
+
+def kind_of(value: Any) -> Kind:
+    """The kind of a value that `plain` gave."""
+    return next(kind for base, kind in _KINDS.items() if isinstance(value, base))
+
+
+def converted(value: Any, kind: Kind) -> Any:
+    """The value as one of `kind`, where that loses nothing; else None."""
+    own = kind_of(value)
+    if own is Kind.INT and kind is Kind.FLOAT:
+        return float(value) if float(value) == value else None
+    if own is Kind.INT and kind is Kind.DECIMAL:
+        return Decimal(value)
+    return value if own is kind else None
+
+
+def common_kind(left: Kind, right: Kind, left_value: Any, right_value: Any) -> Kind | None:
+    """The kind in which two sides are compared, None if there is none; a value is None where the side is no literal.
+
+    Kinds mix only where nothing is lost in silence: a whole number becomes a float or a Decimal if one is equal to it;
+    an int field meets floats as the nearest float, which is what every engine does with it.
+    """
+    if left is right:
+        return left
+    for value, own, other in ((left_value, left, right), (right_value, right, left)):
+        if value is not None and converted(value, other) is not None:
+            return other
+        if value is not None and own is Kind.INT:
+            return None
+    return Kind.FLOAT if {left, right} == {Kind.INT, Kind.FLOAT} else None
+
+
+def a(kind: Kind | str) -> str:
+    """A kind, with its article, in a sentence."""
+    word = kind.value if isinstance(kind, Kind) else kind
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def wrong_type(cause: str, action: str) -> WrongUse:
+    return WrongUse("SW-EXPR-TYPE", cause, action)
+
+
+def misuse(cause: str, action: str) -> WrongUse:
+    return WrongUse("SW-EXPR-MISUSE", cause, action)
+
+
+def _has_place(value: Decimal) -> bool:
+    if not value.is_finite():
+        return False
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int), "as it is finite"
+    return max(len(digits), -exponent, len(digits) + exponent) <= MAX_DIGITS

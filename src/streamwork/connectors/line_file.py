@@ -1,0 +1,139 @@
+"""What sources of one text file have in common: offsets in bytes, a file that grows, errors that name the line."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from streamwork.components import Event, OffsetSource, OnError, Slice
+from streamwork.components.schema import fields_of
+from streamwork.errors import JobFailed, Refused, WrongUse
+
+E = TypeVar("E", bound=Event)
+BLOCK = 4 * 1024 * 1024
+ALL = 2**63  # more records than a file has
+
+
+class LineFile(OffsetSource[E], Generic[E]):
+    """The records of a text file, which may be added to. The offset is that of a record's first byte.
+
+    A format says where records end (`records`, `last`), what they mean (`decode`) and how much is read at a time.
+    Whoever plans and whoever reads ask the same `records`, so a slice always ends between two of them.
+    """
+
+    def __init__(self, path: str | Path, event: type[E], on_error: OnError, max_events: int) -> None:
+        check_on_error(on_error)
+        fields_of(event)
+        self.event = event
+        self.max_events = max_events
+        self.path = Path(path).absolute()
+        self._on_error = on_error
+
+    @abstractmethod
+    def records(self, data: bytes, limit: int) -> tuple[int, int]:
+        """How many whole records `data` begins with, at most `limit`, and how many bytes they are."""
+
+    @abstractmethod
+    def last(self, data: bytes, limit: int) -> int:
+        """How many bytes of what follows the last whole record count all the same, because the file ends there."""
+
+    @abstractmethod
+    def decode(self, data: bytes, at: int) -> Slice:
+        """The events of whole records that begin at offset `at`."""
+
+    def block_size(self) -> int:
+        return BLOCK
+
+    def first(self) -> int:
+        """Where the first record begins, behind a header for instance."""
+        return 0
+
+    def partitions(self) -> list[str]:
+        return ["0"]
+
+    def end(self, partition: str, start: int, max_events: int) -> int:
+        self._check(start)
+        first = self.first()
+        at, left, rest = max(start, first), max_events, b""
+        with self.path.open("rb") as file:
+            file.seek(at)
+            while block := file.read(self.block_size()):
+                rest += block
+                count, length = self.records(rest, left)
+                at, left, rest = at + length, left - count, rest[length:]
+                if not left:
+                    return at
+        at += self.last(rest, left)
+        return at if at > first else start  # a header alone is nothing new
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        self._check(end)
+        at, rest = max(start, self.first()), b""
+        with self.path.open("rb") as file:
+            file.seek(at)
+            while at + len(rest) < end:
+                block = file.read(min(self.block_size(), end - at - len(rest)))
+                if not block:
+                    raise self._shrunk(at + len(rest), end)
+                rest += block
+                cut = len(rest) if at + len(rest) == end else self.records(rest, ALL)[1]
+                if cut:
+                    yield self.decode(rest[:cut], at)
+                    at, rest = at + cut, rest[cut:]
+
+    def remaining(self, partition: str, start: int) -> str:
+        return f"{max(0, self.path.stat().st_size - start):,} bytes" if self.path.exists() else ""
+
+    def bad_line(self, line: bytes, at: int, field: str, reason: str) -> JobFailed:
+        """The error for a record at offset `at`; `field` is empty where none is to blame."""
+        named = f", field {field!r}" if field else ""
+        shown = line.decode(errors="replace").strip()
+        return JobFailed(
+            "SW-SOURCE-BAD-EVENT",
+            f"{self.path} line {self.line_number(at)}{named}: {reason}. The line: {shown[:200]}",
+            'correct the line and start again, or leave such lines out with on_error="drop"',
+        )
+
+    def line_number(self, at: int) -> int:
+        with self.path.open("rb") as file:
+            number = 1
+            while at > 0 and (block := file.read(min(self.block_size(), at))):
+                number += block.count(b"\n")
+                at -= len(block)
+        return number
+
+    def _check(self, offset: int) -> None:
+        if not self.path.is_file():
+            raise missing(self.path)
+        size = self.path.stat().st_size
+        if size < offset:
+            raise self._shrunk(size, offset)
+
+    def _shrunk(self, size: int, offset: int) -> Refused:
+        return Refused(
+            "SW-SOURCE-SHRUNK",
+            f"{self.path} has {size} bytes, but the job has already read {offset}",
+            "bring the file back: a source may only be added to. To read a new file from its start, use another --root",
+        )
+
+
+def check_on_error(on_error: str) -> None:
+    if on_error not in ("fail", "drop"):
+        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail" or "drop"')
+
+
+def missing(path: Path) -> JobFailed:
+    return JobFailed("SW-SOURCE-MISSING", f"{path} is not there", "create the file, or correct the path in the job")
+
+
+def lines(data: bytes, limit: int) -> tuple[int, int]:
+    """`records` where each line is one."""
+    found = data.count(b"\n")
+    if found <= limit:
+        return found, data.rfind(b"\n") + 1
+    at = 0
+    for _ in range(limit):
+        at = data.index(b"\n", at) + 1
+    return limit, at

@@ -1,0 +1,142 @@
+"""Jobs of the contract suite: one for each part of the component model. Importable by Spark's workers."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamwork import Event, KeyedOperator, Operator, Record, StatefulOperator
+
+
+class Reading(Event):
+    sensor: str
+    value: int
+    at: datetime
+
+
+class Alert(Event):
+    sensor: str
+    value: int
+
+
+class Average(Event):
+    sensor: str
+    average: float
+
+
+class Quiet(Event):
+    sensor: str
+    readings: int
+
+
+class Running(Record):
+    count: int = 0
+    total: int = 0
+
+
+class Counted(Event):
+    number: int
+    sensor: str
+
+
+class Numbering(StatefulOperator[Reading, Running, Counted]):
+    """Numbers the events that its instance sees; raises on a negative value, after it has changed itself."""
+
+    def setup_instance(self, instance: int, state: Running | None) -> None:
+        self.first = state is None
+        self.state = Running() if state is None else state
+
+    def apply(self, event: Reading, collector: Any) -> None:
+        self.state.count += 1
+        collector.emit(Counted(self.state.count, event.sensor))
+        if event.value < 0:
+            raise ValueError("below zero")
+
+    def get_state(self) -> Running:
+        return self.state
+
+
+class Splitting(Operator[Reading, Reading]):
+    """Hot readings go to a channel of their own."""
+
+    channels = {"hot": Alert}
+
+    def apply(self, event: Reading, collector: Any) -> None:
+        if event.value > 90:
+            collector.emit(Alert(event.sensor, event.value), "hot")
+        else:
+            collector.emit(event)
+
+
+class Averaging(KeyedOperator[Reading, Running, Average]):
+    """The running average of each sensor; raises on a negative value, after it has changed its record and emitted."""
+
+    def apply(self, event: Reading, state: Running, collector: Any) -> None:
+        state.count += 1
+        state.total += event.value
+        collector.emit(Average(event.sensor, state.total / state.count))
+        if event.value < 0:
+            raise ValueError("below zero")
+
+
+class Silence(KeyedOperator[Reading, Running, Quiet]):
+    """Tells when a sensor has been silent for ten seconds of event time, and forgets it."""
+
+    def apply(self, event: Reading, state: Running, collector: Any) -> None:
+        state.count += 1
+        state.total = max(state.total, int(event.at.timestamp()))
+        collector.set_timer(event.at + timedelta(seconds=10))
+
+    def on_timer(self, key: str, at: datetime, state: Running, collector: Any) -> None:
+        if int(at.timestamp()) >= state.total + 10:
+            collector.emit(Quiet(key, state.count))
+            collector.clear_state()
+
+
+class Waking(KeyedOperator[Reading, Running, Quiet]):
+    """Asks to be woken as soon as processing time goes on."""
+
+    def apply(self, event: Reading, state: Running, collector: Any) -> None:
+        state.count += 1
+        collector.set_timer(event.at, clock="processing")
+
+    def on_timer(self, key: str, at: datetime, state: Running, collector: Any) -> None:
+        collector.emit(Quiet(key, state.count))
+
+
+class Forgetting(KeyedOperator[Reading, Running, Quiet]):
+    """Counts; a value of 0 ends the count of its sensor."""
+
+    def apply(self, event: Reading, state: Running, collector: Any) -> None:
+        state.count += 1
+        collector.emit(Quiet(event.sensor, state.count))
+        if event.value == 0:
+            collector.clear_state()
+
+
+class Columns(Operator[Reading, Alert]):
+    """Whole columns at a time."""
+
+    def apply_batch(self, batch: pa.RecordBatch, collector: Any) -> None:
+        hot = batch.filter(pc.greater(batch.column("value"), 50)).select(["sensor", "value"])
+        collector.emit(hot)
+
+
+def is_even(reading: Reading) -> bool:
+    return reading.value % 2 == 0
+
+
+def to_alert(reading: Reading) -> Alert:
+    return Alert(reading.sensor, reading.value)
+
+
+def twice(reading: Reading) -> list[Reading]:
+    return [reading, reading]
+
+
+def summing(reading: Reading, state: Running) -> Alert | None:
+    state.total += reading.value
+    return Alert(reading.sensor, state.total) if reading.value else None
