@@ -18,7 +18,7 @@ from streamwork.components import (
 )
 from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
-from streamwork.connectors import JsonLines, ListSource, LogSink, LogSource, Printer, SqliteSink
+from streamwork.connectors import Csv, JsonLines, ListSource, LogSink, LogSource, Parquet, Printer, SqliteSink
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.job import Job, Stream
 from streamwork.log import EventLog
@@ -31,6 +31,7 @@ Job.runner = staticmethod(run_here)
 Job.printer = Printer
 
 __all__ = [
+    "Csv",
     "Digits",
     "Event",
     "EventLog",
@@ -45,6 +46,7 @@ __all__ = [
     "LogSource",
     "OffsetSource",
     "Operator",
+    "Parquet",
     "Record",
     "Refused",
     "Sink",

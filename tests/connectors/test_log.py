@@ -105,14 +105,14 @@ def test_the_parallelism_of_stored_state_cannot_be_changed_silently(tmp_path: Pa
         run_job(log_job(tmp_path, parallelism=4), tmp_path / "root")
 
 
-def layout(folder: Path, parallelism: int, job: Job | None = None) -> Layout:
-    return Layout.of((job or log_job(folder)).graph(), parallelism, GROUPS)
+def layout(folder: Path, parallelism: int = 1, job: Job | None = None) -> Layout:
+    return Layout.of((job or log_job(folder, parallelism)).graph(), GROUPS)
 
 
 def test_a_log_partitioned_by_the_key_needs_no_exchange(tmp_path: Path) -> None:
     make_log(tmp_path / "in", payments(5))
     found = layout(tmp_path, 2)
-    assert found.chains == [["payments", "sums", "out"]]
+    assert [chain.nodes for chain in found.chains] == [("payments", "sums", "out")]
     assert "no exchange between payments and sums" in found.explain()
     assert "partitioned by card into 4 partitions" in found.explain()
 
@@ -120,16 +120,16 @@ def test_a_log_partitioned_by_the_key_needs_no_exchange(tmp_path: Path) -> None:
 def test_other_shapes_need_one_and_say_why(tmp_path: Path) -> None:
     make_log(tmp_path / "in", payments(5))
     odd = layout(tmp_path, 3)
-    assert odd.chains == [["payments"], ["sums", "out"]]
+    assert [chain.nodes for chain in odd.chains] == [("payments",), ("sums", "out")]
     assert "parallelism 3 does not divide the 4 partitions" in odd.explain()
     with pytest.raises(WrongUse, match="SW-JOB-EXCHANGE"):
-        run_job(log_job(tmp_path, parallelism=3), tmp_path / "root")
-    between = Job("between")
+        run_job(log_job(tmp_path, parallelism=3), tmp_path / "root", "microbatch")
+    between = Job("between", parallelism=2)
     between.source(LogSource(tmp_path / "in", Payment), id="payments").apply(Doubling()).apply(
         Summing(), key="card", id="sums"
     )
     assert (
-        "payments-doubling may give events of one card in several instances" in layout(tmp_path, 2, between).explain()
+        "payments-doubling may give events of one card in several instances" in layout(tmp_path, job=between).explain()
     )
     (tmp_path / "other").mkdir()
     make_log(tmp_path / "other" / "in", payments(5), key="amount")
@@ -155,7 +155,7 @@ def test_explain_on_the_command_line(tmp_path: Path) -> None:
     answer = subprocess.run(
         [*program, "--json"], cwd=tmp_path, capture_output=True, text=True, check=True, env=environment
     )
-    assert json.loads(answer.stdout)["chains"] == [["payments", "sums", "out"]]
+    assert json.loads(answer.stdout)["chains"][0]["nodes"] == ["payments", "sums", "out"]
     assert not (tmp_path / ".streamwork").exists()
 
 

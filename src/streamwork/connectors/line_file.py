@@ -46,8 +46,8 @@ class LineFile(OffsetSource[E], Generic[E]):
     def block_size(self) -> int:
         return BLOCK
 
-    def first(self) -> int:
-        """Where the first record begins, behind a header for instance."""
+    def begin(self) -> int | None:
+        """Where the first record begins, behind a header for instance; None as long as that is not known."""
         return 0
 
     def partitions(self) -> list[str]:
@@ -55,8 +55,10 @@ class LineFile(OffsetSource[E], Generic[E]):
 
     def end(self, partition: str, start: int, max_events: int) -> int:
         self._check(start)
-        first = self.first()
-        at, left, rest = max(start, first), max_events, b""
+        begin = self.begin()
+        if begin is None:
+            return start
+        at, left, rest = max(start, begin), max_events, b""
         with self.path.open("rb") as file:
             file.seek(at)
             while block := file.read(self.block_size()):
@@ -66,11 +68,14 @@ class LineFile(OffsetSource[E], Generic[E]):
                 if not left:
                     return at
         at += self.last(rest, left)
-        return at if at > first else start  # a header alone is nothing new
+        return at if at > begin else start  # a header alone is nothing new
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         self._check(end)
-        at, rest = max(start, self.first()), b""
+        begin = self.begin()
+        if begin is None:
+            raise self._shrunk(0, end)
+        at, rest = max(start, begin), b""
         with self.path.open("rb") as file:
             file.seek(at)
             while at + len(rest) < end:
@@ -82,9 +87,6 @@ class LineFile(OffsetSource[E], Generic[E]):
                 if cut:
                     yield self.decode(rest[:cut], at)
                     at, rest = at + cut, rest[cut:]
-
-    def remaining(self, partition: str, start: int) -> str:
-        return f"{max(0, self.path.stat().st_size - start):,} bytes" if self.path.exists() else ""
 
     def bad_line(self, line: bytes, at: int, field: str, reason: str) -> JobFailed:
         """The error for a record at offset `at`; `field` is empty where none is to blame."""

@@ -4,8 +4,10 @@
 Knows no Spark; the disk is passed in. Imports components, job and state.
 """
 
-from streamwork.engine.attempt import Work, Worker
+from streamwork.engine.attempt import Worker
 from streamwork.engine.chain import Chain
+from streamwork.engine.engine import Engine, Schedule, Seeded
 from streamwork.engine.report import Failure, Report, Reports
+from streamwork.engine.work import Work
 
-__all__ = ["Chain", "Failure", "Report", "Reports", "Work", "Worker"]
+__all__ = ["Chain", "Engine", "Failure", "Report", "Reports", "Schedule", "Seeded", "Work", "Worker"]

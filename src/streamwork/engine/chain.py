@@ -45,19 +45,13 @@ class Chain:
         self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
         self._one_by_one = bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
-        self.watermarks: dict[str, datetime | None] = {}
+        self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
         self._is_set_up = False
 
     # ---- an epoch -----------------------------------------------------------------------------------------------
 
-    def open(
-        self,
-        states: Mapping[str, State],
-        stagings: Mapping[str, Staging],
-        watermarks: Mapping[str, datetime | None] | None = None,
-    ) -> None:
-        """Begin an epoch with these states and these places for outputs. `watermarks` names all inputs that have one."""
-        self.watermarks = dict(watermarks or {})
+    def open(self, states: Mapping[str, State], stagings: Mapping[str, Staging]) -> None:
+        """Begin an epoch with these states and these places for outputs."""
         for name, step in self._steps.items():
             step.reset()
             if isinstance(step, KeyedStep | InstanceStep):
@@ -66,10 +60,10 @@ class Chain:
                 step.staging = stagings[name]
         for counters in self._sources.values():
             counters.update(processed=0, dropped=0)
-        if not self._is_set_up:
-            for step in self._steps.values():
+        for step in self._steps.values():
+            if not self._is_set_up or (isinstance(step, InstanceStep) and step.is_stale):
                 step.set_up()
-            self._is_set_up = True
+        self._is_set_up = True
 
     def tick(self, now: datetime) -> None:
         """Processing time has come to `now`."""

@@ -112,9 +112,16 @@ class InstanceStep(OperatorStep):
     """An operator with one record per instance."""
 
     state: InstanceState
+    _given: Any = None  # the record that the operator object stands for
+
+    @property
+    def is_stale(self) -> bool:
+        """True if the state has moved on without this object: another process has computed epochs in between."""
+        return self.state.record is not self._given
 
     def set_up(self) -> None:
         self._guarded_set_up(copy.deepcopy(self.state.record))
+        self._given = self.state.record
 
     def process(self, events: Events) -> Outputs:
         if not self._atomic:
@@ -133,7 +140,7 @@ class InstanceStep(OperatorStep):
         return outputs
 
     def take_state(self) -> None:
-        self.state.record = copy.deepcopy(self.operator.get_state())
+        self.state.record = self._given = copy.deepcopy(self.operator.get_state())
 
 
 class KeyedStep(Step):

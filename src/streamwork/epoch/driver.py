@@ -41,7 +41,7 @@ from streamwork.epoch.recovery import check_fit, newest
 from streamwork.epoch.slices import CLOCK, ends, ranges, starts, timed_partitions
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused
-from streamwork.job import Graph, Settings
+from streamwork.job import Graph, Layout, Settings
 from streamwork.state import FileRef
 from streamwork.world import Clock
 
@@ -70,7 +70,7 @@ class Compute(Protocol):
     failed.
     """
 
-    def compute(self, graph: Graph, works: Sequence[Work]) -> Sequence[Report]: ...
+    def compute(self, layout: Layout, works: Sequence[Work]) -> Sequence[Report]: ...
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -96,6 +96,7 @@ class Driver:
         self.graph = graph
         self.at: Manifest
         self._settings = settings
+        self._layout = Layout.of(graph, settings.groups)
         self._store = store
         self._host = host
         self._clock = clock
@@ -136,7 +137,7 @@ class Driver:
 
     def _check_fit(self, manifest: Manifest) -> None:
         settings = self._settings
-        check_fit(self._store, self.graph, manifest, settings.groups, settings.parallelism)
+        check_fit(self._store, self.graph, manifest, settings.groups)
 
     # ---- one epoch ----------------------------------------------------------------------------------------------
 
@@ -183,26 +184,28 @@ class Driver:
 
     def _compute(self, plan: Plan) -> Sequence[Report]:
         """2 and 3. By the host; here only the question whether everyone has reported."""
-        instances = range(self._settings.parallelism)
-        shares = ranges(self.graph, plan.start, plan.end, len(instances))
         works = [
             Work(
+                chain=number,
                 instance=instance,
                 uid=self._uid,
                 folder=str(self._store.folder),
                 groups=self._groups,
                 epoch=plan.epoch,
                 fence=self._fence,
-                ranges=shares[instance],
-                watermarks=timed_partitions(self.graph, instance, len(instances), self.at.watermarks),
+                ranges=ranges(self.graph, chain.nodes, instance, plan.start, plan.end),
+                watermarks=timed_partitions(self.graph, chain.nodes, instance, self.at.watermarks),
                 ticks=plan.ticks,
-                states={name: stored.get(str(instance), ()) for name, stored in self.at.components.items()},
+                states={
+                    name: stored[str(instance)] for name, stored in self.at.components.items() if name in chain.nodes
+                },
             )
-            for instance in instances
+            for number, chain in enumerate(self._layout.chains)
+            for instance in range(chain.parallelism)
         ]
-        reports = self._host.compute(self.graph, works)
+        reports = self._host.compute(self._layout, works)
         told = Counter((report.component, report.instance) for report in reports)
-        if told != Counter((node.id, instance) for node in self.graph.nodes for instance in instances):
+        if told != Counter((node.id, number) for node in self.graph.nodes for number in range(node.parallelism)):
             raise JobFailed(
                 "SW-EPOCH-REPORTS",
                 f"epoch {plan.epoch}: not every instance reported exactly once ({dict(told)})",

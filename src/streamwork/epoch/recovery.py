@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamwork.engine.attempt import row_format
+from streamwork.engine.instance import row_format
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.slices import CLOCK
 from streamwork.epoch.store import Store
@@ -24,7 +24,7 @@ def newest(store: Store) -> Manifest:
     return store.read_prepared(prepared) if prepared > completed else store.read_completed(completed)
 
 
-def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int, parallelism: int) -> None:
+def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int) -> None:
     """Refuse a job that cannot go on from `manifest`: with other sources, records, keys or instances than it was left with."""
     sources = {node.id for node in graph.sources}
     for name in manifest.positions:
@@ -45,11 +45,12 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int, paral
                 f"checkpoint {manifest.epoch} holds state of {component!r}, which the job does not have any more",
                 f"give the component that goes on with it the id {component!r}, or run the new job in another --root",
             )
-        if len(instances) != parallelism:
+        wanted = {str(number) for number in range(graph[component].parallelism)}
+        if instances.keys() != wanted:
             raise Refused(
                 "SW-STATE-PARALLELISM",
-                f"the state of {component!r} is spread over {len(instances)} instances, but the parallelism is now {parallelism}",
-                f"run with parallelism={len(instances)}",
+                f"the state of {component!r} is spread over {len(instances)} instances, but its parallelism is now {len(wanted)}",
+                f"run it with parallelism={len(instances)}",
             )
         for ref in (chain[-1] for chain in instances.values() if chain):
             found = files.read(ref).schema

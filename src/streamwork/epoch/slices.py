@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streamwork.components import OffsetSource, Position
@@ -39,26 +39,27 @@ def ends(graph: Graph, start: Position, max_events: int | None = None) -> Positi
     return found
 
 
-def ranges(graph: Graph, start: Position, end: Position, parallelism: int) -> list[Ranges]:
-    """Per instance, what it reads. Neighbouring partitions go to one instance, as key groups do."""
-    shares: list[Ranges] = [{} for _ in range(parallelism)]
-    for node in graph.sources:
-        partitions: Sequence[str] = node.component.partitions()
-        for place, partition in enumerate(partitions):
-            name = f"{node.id}/{partition}"
-            if end.get(name, 0) > start.get(name, 0):
-                share = shares[place * parallelism // len(partitions)]
-                share.setdefault(node.id, {})[partition] = (start.get(name, 0), end[name])
-    return shares
+def ranges(graph: Graph, nodes: Iterable[str], instance: int, start: Position, end: Position) -> Ranges:
+    """What one instance of a chain reads."""
+    share: Ranges = {}
+    for name, partition, full in _partitions(graph, nodes, instance):
+        if end.get(full, 0) > start.get(full, 0):
+            share.setdefault(name, {})[partition] = (start.get(full, 0), end[full])
+    return share
 
 
-def timed_partitions(graph: Graph, instance: int, parallelism: int, known: dict[str, int]) -> dict[str, int | None]:
-    """The partitions with event time that an instance reads, and how far each has come. One that is silent holds all back."""
-    found: dict[str, int | None] = {}
+def timed_partitions(graph: Graph, nodes: Iterable[str], instance: int, known: dict[str, int]) -> dict[str, int | None]:
+    """The partitions with event time that an instance reads, and how far each has come. A silent one holds all back."""
+    return {
+        full: known.get(full) for name, _, full in _partitions(graph, nodes, instance) if graph[name].time is not None
+    }
+
+
+def _partitions(graph: Graph, nodes: Iterable[str], instance: int) -> Iterator[tuple[str, str, str]]:
+    """(source, partition, both) of what an instance reads. Neighbouring partitions go to one instance, as key groups do."""
     for node in graph.sources:
-        partitions = node.component.partitions() if node.time is not None else []
-        for place, partition in enumerate(partitions):
-            if place * parallelism // len(partitions) == instance:
-                name = f"{node.id}/{partition}"
-                found[name] = known.get(name)
-    return found
+        if node.id in nodes:
+            partitions: Sequence[str] = node.component.partitions()
+            for place, partition in enumerate(partitions):
+                if place * node.parallelism // len(partitions) == instance:
+                    yield node.id, partition, f"{node.id}/{partition}"

@@ -1,30 +1,45 @@
-"""The local host: one process, no Spark."""
+"""The local host: the whole engine in one process, no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
 
-from streamwork.engine import Report, Work, Worker
-from streamwork.job import Graph
+from streamwork.engine import Engine, Report, Schedule, Work
+from streamwork.job import Layout
 from streamwork.world import Disk
 
 
 class LocalHost:
-    """Computes each epoch in this process."""
+    """Computes each epoch in this process. The engine lives from epoch to epoch; after an error it is made anew."""
 
     name = "local"
 
-    def __init__(self, disk: Disk) -> None:
-        self._worker = Worker(disk)
+    def __init__(
+        self,
+        disk: Disk,
+        schedule: Schedule | None = None,
+        new_attempt: Callable[[], str] = lambda: secrets.token_hex(4),
+        align: bool = True,
+    ) -> None:
+        self._disk = disk
+        self._schedule = schedule
+        self._new_attempt = new_attempt
+        self._align = align
+        self._engine: Engine | None = None
 
-    def compute(self, graph: Graph, works: Sequence[Work]) -> Sequence[Report]:
-        reports: list[Report] = []
-        for work in works:
-            answer = self._worker.run(graph, "this process", work)
-            if answer.failure is not None:
-                raise answer.failure.to_error()
-            reports += answer.reports
-        return reports
+    def compute(self, layout: Layout, works: Sequence[Work]) -> Sequence[Report]:
+        if self._engine is None:
+            self._engine = Engine(layout, works, self._disk, self._new_attempt, self._schedule, self._align)
+        try:
+            self._engine.submit(works)
+            return self._engine.collect(works[0].epoch)
+        except BaseException:
+            self._engine.discard()
+            self._engine = None
+            raise
 
     def close(self) -> None:
-        self._worker.close()
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None

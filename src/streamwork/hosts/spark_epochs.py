@@ -18,7 +18,7 @@ import msgspec
 from streamwork.engine import Report, Reports, Work
 from streamwork.errors import JobFailed
 from streamwork.hosts.spark_task import REPORT_SCHEMA, task
-from streamwork.job import Graph
+from streamwork.job import Graph, Layout
 
 
 class SparkEpochs:
@@ -31,10 +31,12 @@ class SparkEpochs:
         self._session.conf.set("spark.sql.adaptive.enabled", "false")
         self._shipped: tuple[Graph, str, Any] | None = None
 
-    def compute(self, graph: Graph, works: Sequence[Work]) -> Sequence[Report]:
+    def compute(self, layout: Layout, works: Sequence[Work]) -> Sequence[Report]:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
+        layout.check_one_chain("Spark")
+        graph = layout.graph
         token, broadcast = self._ship(graph)
         count, epoch = len(works), works[0].epoch
         self._session.sparkContext.setJobDescription(f"{graph.job}: checkpoint {epoch}")

@@ -187,11 +187,9 @@ def demo_command(folder: Path, mode: str, as_json: bool) -> None:
 
 
 def _explain(job: Job, as_json: bool) -> None:
-    layout = Layout.of(job.graph(), job.settings.parallelism, job.settings.groups)
+    layout = Layout.of(job.graph(), job.settings.groups)
     if as_json:
-        _print_json(
-            {"job": job.name, "parallelism": layout.parallelism, "chains": layout.chains, "edges": layout.edges}
-        )
+        _print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges})
     else:
         click.echo(f"{job.describe()}\n{layout.explain()}")
 

@@ -105,7 +105,8 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
     began = clock.monotonic()
     if watcher is not None:
         watcher.on_starting(job.name, options.mode, options.root)
-    Layout.of(graph, job.settings.parallelism, job.settings.groups).check_one_chain()
+    if options.mode is Mode.MICROBATCH:
+        Layout.of(graph, job.settings.groups).check_one_chain("Spark")
     tally = Tally(tuple(node.id for node in graph.sources), watcher)
     store = Store(RealDisk(), options.root, job.name)
     host = _host(options, store)

@@ -1,0 +1,193 @@
+"""A CSV file as a source, followed as it grows."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from streamwork.components import Event, OnError, Slice
+from streamwork.components.schema import Misfit, show
+from streamwork.connectors.csv_values import readers_of
+from streamwork.connectors.line_file import BLOCK, LineFile, lines
+from streamwork.errors import JobFailed, WrongUse
+
+E = TypeVar("E", bound=Event)
+QUOTED_LIMIT = 1024 * 1024
+"""A record is looked for within so many bytes: a quote that is opened by mistake must not swallow the file."""
+_BOM = b"\xef\xbb\xbf"
+
+
+class Csv(LineFile[E], Generic[E]):
+    r"""The rows of a CSV file in UTF-8. The offset is that of a row's first byte.
+
+    Columns belong to fields by name: `header=True` takes the names from the first row, `header=[...]` gives them for a
+    file without such a row. Every field needs its column, columns without a field are ignored. Values are read strictly:
+    `true` and `false`, ISO times with a zone, Decimals within the declared digits, bytes as base64. Nothing between two
+    commas is null where the field is optional, and otherwise an empty str.
+
+    Quotes are those of RFC 4180: a quoted value may hold delimiters, newlines and doubled quotes. A row that no newline
+    ends within 1 MiB, outside of quotes, ends at its first newline. A row counts when it ends in a newline; that of the
+    last one too may be yet to come, so a file without one waits, unless `growing=False` says that nothing is added any
+    more. Empty lines are passed over.
+    `on_error` says what becomes of a row that does not fit the event: "fail" stops the job and names file, line and
+    field, "drop" leaves it out and counts it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        event: type[E],
+        on_error: OnError = "fail",
+        delimiter: str = ",",
+        header: bool | Sequence[str] = True,
+        growing: bool = True,
+        max_events: int = 200_000,
+    ) -> None:
+        super().__init__(path, event, on_error, max_events)
+        readers_of(event)
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0':
+            raise WrongUse("SW-JOB-SETTING", f"delimiter={delimiter!r}", 'use one character, such as "," or "\\t"')
+        self._delimiter = delimiter
+        self._growing = growing
+        self._names = None if header is True else self._given_names(header)
+        mark = re.escape(delimiter).encode()
+        value = rb'(?:"(?:[^"]++|"")*+"[^%b\n]*+|[^"%b\n][^%b\n]*+|)' % (mark, mark, mark)
+        self._row = re.compile(rb"%b(?:%b%b)*+(?:\n|\Z)" % (value, mark, value))
+
+    def block_size(self) -> int:
+        return BLOCK
+
+    def begin(self) -> int | None:
+        found = self._header()
+        return found and found[0]
+
+    def records(self, data: bytes, limit: int) -> tuple[int, int]:
+        if b'"' not in data:
+            return lines(data, limit)
+        at, count = 0, 0
+        while count < limit and (end := self._row_end(data, at, final=False)) is not None:
+            at, count = end, count + 1
+        return count, at
+
+    def last(self, data: bytes, limit: int) -> int:
+        at, count = 0, 0
+        while not self._growing and count < limit and (end := self._row_end(data, at, final=True)) is not None:
+            at, count = end, count + 1
+        return at
+
+    def decode(self, data: bytes, at: int) -> Slice:
+        header = self._header()
+        assert header is not None, "there are rows behind it"
+        rows = self._rows(data)
+        try:  # all at once is much faster; which row was bad is found out only if one was
+            return Slice(self._events(rows, header[1]))
+        except (Misfit, csv.Error, UnicodeDecodeError):
+            return self._decode_one_by_one(rows, header[1], at)
+
+    def _decode_one_by_one(self, rows: list[bytes], names: Sequence[str], at: int) -> Slice:
+        piece = Slice([])
+        for row in rows:
+            try:
+                piece.events.extend(self._events([row], names))
+            except (Misfit, csv.Error, UnicodeDecodeError) as error:
+                if self._on_error == "fail":
+                    raise self.bad_line(row, at, error.path if isinstance(error, Misfit) else "", str(error)) from None
+                piece.dropped += 1
+            at += len(row)
+        return piece
+
+    def _events(self, rows: list[bytes], names: Sequence[str]) -> list[E]:
+        """The events of some rows; raises for a bad one, not necessarily the first."""
+        parsed = list(csv.reader((row.decode() for row in rows), delimiter=self._delimiter, strict=True))
+        if len(parsed) != len(rows):
+            raise csv.Error("a quote is not closed")
+        present = [values for values in parsed if values]
+        for values in present:
+            if len(values) != len(names):
+                raise csv.Error(f"expected {len(names)} columns, got {len(values)}")
+        columns = []
+        for field, read in readers_of(self.event).items():
+            place = names.index(field)
+            try:
+                columns.append([read(values[place]) for values in present])
+            except Misfit as misfit:
+                raise Misfit(misfit.value, misfit.expected, field) from None
+        return list(map(self.event, *columns))
+
+    def _rows(self, data: bytes) -> list[bytes]:
+        if b'"' not in data:
+            return [line + b"\n" for line in data.split(b"\n")] if data else []
+        return list(self._cut(data))
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        at = 0
+        while (end := self._row_end(data, at, final=True)) is not None:
+            yield data[at:end]
+            at = end
+
+    def _row_end(self, data: bytes, at: int, final: bool) -> int | None:
+        """Where the row at `at` ends; None if that is not yet known, or if nothing is left.
+
+        The answer is the same whether more data follows or not, so planner and reader agree: `final` only says that an
+        open row ends with the data.
+        """
+        if at == len(data):
+            return None
+        found = self._row.match(data, at, at + QUOTED_LIMIT)
+        if found and (data[found.end() - 1] == 0x0A or (final and found.end() == len(data))):
+            return found.end()
+        newline = data.find(b"\n", at)
+        if newline >= 0 and (final or len(data) - at > QUOTED_LIMIT):
+            return newline + 1
+        return len(data) if final else None
+
+    def _header(self) -> tuple[int, Sequence[str]] | None:
+        """Where the rows begin, and the names of their columns; None if the header is still being written."""
+        with self.path.open("rb") as file:
+            data = file.read(QUOTED_LIMIT + len(_BOM) + 1)
+        begin = len(_BOM) if data.startswith(_BOM) else 0
+        if self._names is not None:
+            return begin, self._names
+        end = self._row_end(data, begin, final=not self._growing)
+        if end is None:
+            return None
+        try:
+            (names,) = csv.reader([data[begin:end].decode()], delimiter=self._delimiter, strict=True)
+        except (csv.Error, UnicodeDecodeError, ValueError) as error:
+            raise self._bad_header(f"cannot be read: {error}") from None
+        fault = _fault(names, self.event.__struct_fields__)
+        if fault:
+            raise self._bad_header(fault)
+        return end, names
+
+    def _bad_header(self, fault: str) -> JobFailed:
+        return JobFailed(
+            "SW-SOURCE-HEADER",
+            f"the first row of {self.path} {fault}",
+            "correct it; or, if the file has no row of names, give them with header=[...]; "
+            f"or, if its values are not parted by {self._delimiter!r}, say by what with delimiter=",
+        )
+
+    def _given_names(self, header: Any) -> list[str]:
+        fields = self.event.__struct_fields__
+        names = [] if isinstance(header, bool | str) else list(header)
+        fault = _fault(names, fields)
+        if fault:
+            raise WrongUse(
+                "SW-JOB-SETTING", f"header={header!r} {fault}", f"name every column, among them {', '.join(fields)}"
+            )
+        return names
+
+
+def _fault(names: Sequence[str], fields: Sequence[str]) -> str:
+    """What is wrong with these names of columns; empty if nothing is."""
+    for field in fields:
+        if names.count(field) != 1:
+            times = f"{names.count(field)} columns" if field in names else "no column"
+            return (
+                f"has {times} {field!r}, only {show(', '.join(names))}" if times[0] == "n" else f"has {times} {field!r}"
+            )
+    return ""

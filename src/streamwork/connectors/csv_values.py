@@ -1,0 +1,119 @@
+"""The text between two commas as a value: one strict reader for each type of field."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import math
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any
+
+import msgspec
+
+from streamwork.components.predicates import Kind
+from streamwork.components.schema import INT_RANGE, FieldType, Misfit, fields_of
+from streamwork.errors import WrongUse
+
+Reader = Callable[[str], Any]
+# Python reads more than other programs write (1_000, ٣, blanks around): a number is what these say.
+_INT = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|nan)")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FINER = re.compile(r"[.,][0-9]{7}")  # than microseconds
+_BOOLS = {word: word.lower() == "true" for word in ("true", "false", "True", "False", "TRUE", "FALSE")}
+
+
+@functools.cache
+def readers_of(event: type[msgspec.Struct]) -> dict[str, Reader]:
+    """A reader for each field. It raises Misfit if the text is no such value; empty text is null where that may be.
+
+    Refuses an event with fields that have no one text form: lists, dicts, nested events.
+    """
+    fields = fields_of(event)
+    if not fields:
+        raise WrongUse("SW-SOURCE-TYPE", f"{event.__name__} has no fields", "add the columns to read as fields")
+    return {name: _reader(field, f"{event.__name__}.{name}") for name, field in fields.items()}
+
+
+def _reader(field: FieldType, where: str) -> Reader:
+    kind = Kind.of(field)
+    if kind is Kind.NESTED:
+        raise WrongUse(
+            "SW-SOURCE-TYPE",
+            f"{where} is a {field.name}, which has no form in CSV",
+            "use str, int, float, bool, bytes, datetime, date or Decimal; or JSON lines, which hold lists and events",
+        )
+    parse: Reader = _decimal(field) if kind is Kind.DECIMAL else _PARSERS[kind]
+    name, nullable = field.name, field.nullable
+
+    def read(text: str) -> Any:
+        if nullable and not text:
+            return None
+        try:
+            return parse(text)
+        except (ValueError, ArithmeticError):
+            raise Misfit(text, name) from None
+
+    return read
+
+
+def _int(text: str) -> int:
+    value = int(_matching(_INT, text))
+    if not INT_RANGE[0] <= value <= INT_RANGE[1]:
+        raise ValueError(text)
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(_matching(_FLOAT, text))
+    if math.isinf(value) and not text.endswith("inf"):
+        raise ValueError(text)  # a number that no float is near
+    return value
+
+
+def _bool(text: str) -> bool:
+    if text not in _BOOLS:
+        raise ValueError(text)
+    return _BOOLS[text]
+
+
+def _time(text: str) -> datetime:
+    value = datetime.fromisoformat(text)
+    if value.utcoffset() is None or _FINER.search(text):
+        raise ValueError(text)
+    return value
+
+
+def _bytes(text: str) -> bytes:
+    """Base64, as in JSON."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(text) from error
+
+
+def _decimal(field: FieldType) -> Reader:
+    exact = Context(prec=field.arrow.precision, traps=[Inexact, InvalidOperation])
+    unit = Decimal(1).scaleb(-field.arrow.scale)
+    return lambda text: Decimal(_matching(_DECIMAL, text)).quantize(unit, context=exact)
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+_PARSERS: dict[Kind, Reader] = {
+    Kind.TEXT: str,
+    Kind.INT: _int,
+    Kind.FLOAT: _float,
+    Kind.BOOL: _bool,
+    Kind.BYTES: _bytes,
+    Kind.TIME: _time,
+    Kind.DATE: date.fromisoformat,
+}

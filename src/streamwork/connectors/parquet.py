@@ -1,0 +1,222 @@
+"""Parquet files as a source: one file, or all that a folder or a pattern has, also those that come later."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamwork.components import Event, OffsetSource, OnError, Slice
+from streamwork.components.columns import to_structs
+from streamwork.components.schema import Misfit, arrow_schema, fields_of
+from streamwork.connectors.line_file import check_on_error, missing
+from streamwork.connectors.parquet_types import misfit_of
+from streamwork.errors import JobFailed, Refused
+
+E = TypeVar("E", bound=Event)
+PIECE = 8_192
+_MAGIC = frozenset("*?[")
+
+
+class _Size(NamedTuple):
+    """A file's number of rows, and what the file looked like when they were counted."""
+
+    bytes: int
+    modified: int
+    rows: int
+
+
+class Parquet(OffsetSource[E], Generic[E]):
+    """The rows of Parquet files. Each file is a partition, the offset is the row's number in it.
+
+    `path` is a file, a folder (every ``.parquet`` below it) or a pattern (``data/2026-*/*.parquet``). Files may be added
+    at any time, whole: write them under a name that begins with ``.`` or ``_``, which is passed over, and rename. Files
+    that are there must stay as they are; one that was read from and then is gone or shorter is refused.
+
+    Columns belong to fields by name; further columns are not read. A column's type must be the field's or turn into it
+    without loss (int32 into int, milliseconds into datetime). `on_error` says what becomes of a row with a value that
+    does not fit, a null in a field that cannot be null for instance: "fail" names file, row and field, "drop" leaves
+    the row out and counts it.
+    """
+
+    def __init__(self, path: str | Path, event: type[E], on_error: OnError = "fail", max_events: int = 200_000) -> None:
+        check_on_error(on_error)
+        fields_of(event)
+        self.event = event
+        self.max_events = max_events
+        self.path = Path(path).absolute()
+        self._on_error = on_error
+        self._files: dict[str, Path] = {}  # every partition ever seen: one that vanishes is asked about, not forgotten
+        self._sizes: dict[str, _Size] = {}  # so that an idle job does not open every file again and again
+
+    def partitions(self) -> list[str]:
+        for base, file in self._found():
+            self._files.setdefault(partition_name(file.relative_to(base)), file)
+        return sorted(self._files, key=self._files.__getitem__)
+
+    def end(self, partition: str, start: int, max_events: int) -> int:
+        file = self._file(partition)
+        if not file.is_file() and not start:
+            return start  # it came and went before anything was read
+        rows = self._rows(partition, start)
+        if rows < start:
+            raise Refused(
+                "SW-SOURCE-SHRUNK",
+                f"{file} has {rows} rows, but the job has already read {start}",
+                "bring the file back as it was: files may only be added. To read anew from the start, use another --root",
+            )
+        return min(rows, start + max_events)
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        file = self._file(partition)
+        with self._open(file, start) as parquet:
+            total = parquet.metadata.num_rows
+            if total < end:
+                raise self._gone(file, end, f"has only {total} rows")
+            for group, at, rows in _groups(parquet.metadata):
+                if at < end and at + rows > start:
+                    yield from self._read_group(parquet, file, group, at, start, end)
+
+    def _read_group(
+        self, parquet: pq.ParquetFile, file: Path, group: int, at: int, start: int, end: int
+    ) -> Iterator[Slice]:
+        names = list(fields_of(self.event))
+        try:
+            for batch in parquet.iter_batches(PIECE, row_groups=[group], columns=names):
+                low, high = max(start - at, 0), min(end - at, batch.num_rows)
+                if low < high:
+                    yield self._events(batch.slice(low, high - low), file, at + low)
+                at += batch.num_rows
+                if at >= end:
+                    return
+        except (OSError, pa.ArrowException) as error:
+            raise _damaged(file, error) from None
+
+    def _events(self, batch: pa.RecordBatch, file: Path, at: int) -> Slice:
+        try:
+            return Slice(self._convert(batch))
+        except Misfit:
+            return self._events_one_by_one(batch, file, at)
+
+    def _events_one_by_one(self, batch: pa.RecordBatch, file: Path, at: int) -> Slice:
+        piece = Slice([])
+        for row in range(batch.num_rows):
+            try:
+                piece.events.extend(self._convert(batch.slice(row, 1)))
+            except Misfit as misfit:
+                if self._on_error == "fail":
+                    raise JobFailed(
+                        "SW-SOURCE-BAD-EVENT",
+                        f"{file} row {at + row}, field {misfit.path!r}: {misfit}",
+                        'write the file anew, corrected, or leave such rows out with on_error="drop"',
+                    ) from None
+                piece.dropped += 1
+        return piece
+
+    def _convert(self, batch: pa.RecordBatch) -> list[E]:
+        """The events of a batch; raises Misfit for a value that does not fit, with the field in `path`."""
+        columns = []
+        for name, field in fields_of(self.event).items():
+            column = batch.column(name)
+            if column.null_count and not field.nullable:
+                raise Misfit(None, field.name, name)
+            try:
+                columns.append(column if column.type == field.arrow else column.cast(field.arrow))
+                if field.arrow.num_fields:  # nulls further down, which Arrow does not mind
+                    field.build(field.restore(columns[-1].to_pylist()))
+            except pa.ArrowException:
+                raise Misfit(column.to_pylist()[0] if len(column) == 1 else column, field.name, name) from None
+            except Misfit as misfit:
+                raise Misfit(misfit.value, misfit.expected, name) from None
+        whole = pa.RecordBatch.from_arrays(columns, names=arrow_schema(self.event).names) if columns else batch
+        return to_structs(self.event, whole)
+
+    def _found(self) -> Iterator[tuple[Path, Path]]:
+        """The files there are now, each with the folder that its name counts from."""
+        if self.path.is_file():
+            yield self.path.parent, self.path
+            return
+        base, pattern = self.path, "**/*.parquet"
+        if not self.path.is_dir() and _MAGIC & set(str(self.path)):
+            parts = self.path.parts
+            fixed = next(i for i, part in enumerate(parts) if _MAGIC & set(part))
+            base, pattern = Path(*parts[:fixed]), "/".join(parts[fixed:])
+        if base.is_dir():
+            for file in base.glob(pattern):
+                if file.is_file() and not any(part[0] in "._" for part in file.relative_to(base).parts):
+                    yield base, file
+        elif not self._files:
+            raise missing(base)
+
+    def _file(self, partition: str) -> Path:
+        if partition not in self._files:
+            self.partitions()
+        if partition not in self._files:
+            raise self._gone(self.path, 0, f"has no file for partition {partition}")
+        return self._files[partition]
+
+    def _rows(self, partition: str, read: int) -> int:
+        file = self._files[partition]
+        if not file.is_file():
+            raise self._gone(file, read, "is not there")
+        found, known = file.stat(), self._sizes.get(partition)
+        if known is None or (known.bytes, known.modified) != (found.st_size, found.st_mtime_ns):
+            with self._open(file, read) as parquet:
+                known = _Size(found.st_size, found.st_mtime_ns, parquet.metadata.num_rows)
+            self._sizes[partition] = known
+        return known.rows
+
+    def _open(self, file: Path, read: int) -> pq.ParquetFile:
+        """The file, if its columns fit the event."""
+        if not file.is_file():
+            raise self._gone(file, read, "is not there")
+        try:
+            parquet = pq.ParquetFile(file)
+        except (OSError, pa.ArrowException) as error:
+            raise _damaged(file, error) from None
+        misfit = misfit_of(parquet.schema_arrow, self.event)
+        if misfit:
+            parquet.close()
+            raise JobFailed(
+                "SW-SOURCE-SCHEMA",
+                f"{file}: {misfit}",
+                f"write the file anew with columns that fit {self.event.__name__}, or declare the field as the column is",
+            )
+        return parquet
+
+    def _gone(self, file: Path, read: int, what: str) -> Refused:
+        return Refused(
+            "SW-SOURCE-GONE",
+            f"{file} {what}, but the job has read or planned to read from it (up to row {read})",
+            "bring the file back: files may be added, but must stay. To go on without it, use another --root",
+        )
+
+
+def partition_name(file: Path) -> str:
+    """A name for a file, by its path below the source's folder: readable, and never that of another file."""
+    path = file.as_posix()
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", path.removesuffix(".parquet"))[-47:]
+    return f"{readable}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
+
+
+def _groups(metadata: pq.FileMetaData) -> Iterator[tuple[int, int, int]]:
+    """Number, first row and number of rows of each row group."""
+    at = 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        yield group, at, rows
+        at += rows
+
+
+def _damaged(file: Path, error: Exception) -> JobFailed:
+    return JobFailed(
+        "SW-SOURCE-DAMAGED",
+        f"{file} cannot be read as Parquet: {error}",
+        "bring the whole file back; if it is still being written, write it under a name that begins with _ and rename it",
+    )

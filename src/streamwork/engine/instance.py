@@ -1,0 +1,119 @@
+"""One instance of a chain at work: it owns the chain, the states, and the files that they are written to.
+
+begin(epoch)   a place for the outputs of this epoch; operators are set up before the first event
+...            events are passed to the chain
+finish()       changed records and staged outputs are durable; the report names them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from streamwork.components import OffsetSource
+from streamwork.engine.chain import Chain, from_microseconds, microseconds
+from streamwork.engine.report import Report
+from streamwork.engine.staging import Staging
+from streamwork.engine.work import Work
+from streamwork.job import Graph, Node
+from streamwork.state import FileRef, State, StateFiles
+from streamwork.state.rows import RowFormat
+from streamwork.world import Disk
+
+Restore = Callable[[RowFormat, tuple[FileRef, ...]], State]
+
+
+class Instance:
+    def __init__(self, chain: Chain, disk: Disk, work: Work, attempt: str, restore: Restore | None = None) -> None:
+        """Restore the states that `work` names: from their files, or as `restore` does it."""
+        self.chain = chain
+        self.refs = dict(work.states)  # component -> the files that hold its state
+        self._disk = disk
+        self._work = work
+        self._attempt = attempt
+        self._files = StateFiles(disk, Path(work.folder))
+        self._formats = {
+            node.id: row_format(chain.graph, node, work.groups) for node in chain.nodes if node.keeps is not None
+        }
+        restore = restore or self._load
+        self.states = {name: restore(rows, self.refs.get(name, ())) for name, rows in self._formats.items()}
+        self._stagings: dict[str, Staging] = {}
+        self.epoch = 0
+        self.chain.watermarks = {name: _time(at) for name, at in work.watermarks.items()}
+
+    def begin(self, epoch: int) -> None:
+        self.epoch = epoch
+        stem = f"{epoch:012d}-{self._work.fence}-{self._attempt}-{self.chain.instance}"
+        sinks = [node for node in self.chain.nodes if node in self.chain.graph.sinks]
+        self._stagings = {
+            node.id: Staging(
+                self._disk, Path(self._work.folder), f"outputs/{node.id}/{stem}.arrow", node.takes, node.id
+            )
+            for node in sinks
+            if node.takes is not None
+        }
+        self.chain.open(self.states, self._stagings)
+
+    def tick(self, ticks: tuple[int, ...]) -> None:
+        for tick in ticks:
+            self.chain.tick(from_microseconds(tick))
+
+    def read(self, ranges: dict[str, dict[str, tuple[int, int]]]) -> Iterator[None]:
+        """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
+        for name, partitions in ranges.items():
+            source: OffsetSource[Any] = self.chain.graph[name].component
+            for partition, (start, end) in partitions.items():
+                for piece in source.read(partition, start, end):
+                    self.chain.process(name, partition, piece)
+                    yield
+
+    def finish(self) -> tuple[Report, ...]:
+        """The checkpoint of this epoch: between two events, for every component of the chain alike."""
+        chain, stem = self.chain, f"{self._work.fence}-{self._attempt}"
+        counters = chain.checkpoint()
+        for name, rows in self._formats.items():
+            before = self.refs.get(name, ())
+            self.refs[name] = self._files.save(rows, self.states[name], before, chain.instance, self.epoch, stem)
+        staged = {name: staging.finish() for name, staging in self._stagings.items()}
+        wake = chain.next_tick()
+        return tuple(
+            Report(
+                node.id,
+                chain.instance,
+                self._attempt,
+                counters[node.id],
+                self.refs.get(node.id, ()) if node.keeps is not None else (),
+                staged.get(node.id),
+                watermarks=_watermarks(chain, node),
+                next_tick=None if wake is None else microseconds(wake),
+            )
+            for node in chain.nodes
+        )
+
+    def discard(self) -> None:
+        """Let go of open files; what they hold counts for nothing unless a report names it."""
+        for staging in self._stagings.values():
+            staging.discard()
+
+    def _load(self, rows: RowFormat, chain: tuple[FileRef, ...]) -> State:
+        state = rows.new_state()
+        self._files.load(rows, chain, state)
+        return state
+
+
+def _watermarks(chain: Chain, node: Node) -> dict[str, int]:
+    mine = ((name.partition("/"), at) for name, at in chain.watermarks.items())
+    return {part: microseconds(at) for (source, _, part), at in mine if source == node.id and at is not None}
+
+
+def _time(value: int | None) -> datetime | None:
+    return None if value is None else from_microseconds(value)
+
+
+def row_format(graph: Graph, node: Node, groups: int) -> RowFormat:
+    """The rows of a component's state: by key, or one row per instance."""
+    assert node.takes is not None and node.keeps is not None
+    event = graph[node.inputs[0].node].emits(node.inputs[0].channel) or node.takes
+    return RowFormat(node.id, event, node.key, node.keeps, groups)
