@@ -27,11 +27,12 @@ STRETCH = {Step.PLANNED: 0.01, Step.COMPUTED: 0.01, Step.PREPARED: 0.02, Step.CO
 
 
 class NoLedger(SqliteSink[Any]):
-    """The negative control: a sink that applies whatever it is offered."""
+    """The negative control: a sink that applies whatever it is offered, and asks no ledger."""
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._transaction() as db:
             self._write(db, staged)
+            self._advance(db, entry, entry.end)
 
 
 class Stretching:

@@ -238,6 +238,28 @@ def test_nan_is_like_nothing_not_even_itself() -> None:
         field("x").is_in([math.nan])
 
 
+class Numbers(Event):
+    whole: int
+    real: float
+
+
+@pytest.mark.parametrize(
+    ("condition", "event"),
+    [
+        # Every engine compares an int with a float as floats, so beyond 2**53 neighbours are equal.
+        (field("whole") == field("real"), Numbers(2**53 + 1, float(2**53))),
+        (field("whole") <= float(2**53), Numbers(2**53 + 1, 0.0)),
+        (field("real").is_in([-0.0]), Numbers(0, 0.0)),
+        (field("real").is_in([0]), Numbers(0, -0.0)),
+        (field("real") == field("whole"), Numbers(0, -0.0)),
+        (field("real") > 2**53, Numbers(0, math.inf)),
+    ],
+)
+def test_numbers_on_which_engines_might_disagree(condition: Expression, event: Numbers) -> None:
+    assert condition.to_python(Numbers)(event)
+    assert condition.to_arrow(Numbers)(to_batch(Numbers, [event], "test")).to_pylist() == [True]
+
+
 def test_how_it_reads() -> None:
     amount, kind = field("amount"), field("kind")
     whole = (amount > 5) & ~kind.is_in(["a", "b"]) & (kind.is_null() | (field("x") == field("y")))

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Optional
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +77,15 @@ def test_they_survive_arrow_s_file_format(events: list[Everything]) -> None:
     with pa.ipc.new_stream(sink, arrow_schema(Everything)) as writer:
         writer.write_batch(to_batch(Everything, events, "test"))
     assert to_structs(Everything, pa.ipc.open_stream(sink.getvalue()).read_next_batch()) == events
+
+
+@given(st.lists(everything, min_size=1, max_size=3))
+def test_and_parquet(events: list[Everything]) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([to_batch(Everything, events, "test")]), sink)
+    table = pq.read_table(pa.BufferReader(sink.getvalue()))
+    assert table.schema.equals(arrow_schema(Everything))
+    assert to_structs(Everything, table.combine_chunks().to_batches()[0]) == events
 
 
 def example(**changes: Any) -> Everything:

@@ -210,7 +210,7 @@ def test_the_wrong_event_is_not_let_out(tmp_path: Path, mode: str) -> None:
     job.source(ListSource(payments(5)), id="payments").apply(Mistaken(), key="card", id="sums").sink(
         SqliteSink(tmp_path / "out.db", "journal"), id="journal"
     )
-    with pytest.raises(JobFailed, match="SW-TYPE-EVENT.*journal: expected Payment but got Sums"):
+    with pytest.raises(JobFailed, match="SW-TYPE-EVENT.*sums: expected Payment but got Sums"):
         run_job(job, tmp_path / "root", mode)
 
 

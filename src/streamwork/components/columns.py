@@ -8,19 +8,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of, show
+from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of, maker, show
 from streamwork.errors import JobFailed
 
 
 def to_batch(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> pa.RecordBatch:
     """A checked Arrow batch of events or records; `where` names the component in errors."""
-    for strange in set(map(type, structs)) - {kind}:
-        culprit = next(s for s in structs if type(s) is strange)
-        raise JobFailed(
-            "SW-TYPE-EVENT",
-            f"{where}: expected {kind.__name__} but got {strange.__name__}: {show(culprit)}",
-            f"emit {kind.__name__}, or declare the type that is emitted",
-        )
+    check_types(kind, structs, where)
     schema = arrow_schema(kind)
     try:
         return pa.RecordBatch.from_arrays([build_column(kind, name, structs) for name in schema.names], schema=schema)
@@ -28,12 +22,23 @@ def to_batch(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> 
         raise misfit_error(misfit, kind, structs, where) from None
 
 
+def check_types(kind: type[msgspec.Struct] | None, structs: Sequence[Any], where: str) -> None:
+    """Refuse what is not of that very type."""
+    for strange in set(map(type, structs)) - {kind}:
+        culprit, wanted = next(s for s in structs if type(s) is strange), kind.__name__ if kind else "nothing"
+        raise JobFailed(
+            "SW-TYPE-EVENT",
+            f"{where}: expected {wanted} but got {strange.__name__}: {show(culprit)}",
+            f"emit {wanted}, or declare the type that is emitted",
+        )
+
+
 def to_structs(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any]:
     """The events or records of a batch, which has (at least) the columns of `kind`."""
     fields = fields_of(kind)
     if not fields:
         return [kind() for _ in range(batch.num_rows)]
-    return list(map(kind, *(fields[name].restore(batch.column(name).to_pylist()) for name in fields)))
+    return list(map(maker(kind), *(fields[name].restore(batch.column(name).to_pylist()) for name in fields)))
 
 
 def check_entered(kind: type[msgspec.Struct], structs: Sequence[Any]) -> None:
@@ -46,7 +51,7 @@ def check_entered(kind: type[msgspec.Struct], structs: Sequence[Any]) -> None:
 
 
 def misfit_error(misfit: Misfit, kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> JobFailed:
-    culprit = next((s for s in structs if getattr(s, misfit.path) is misfit.value), None)
+    culprit = next((s for s in structs if getattr(s, misfit.path, None) is misfit.value), None)
     named = f" of {show(culprit)}" if culprit is not None else ""
     return JobFailed(
         "SW-TYPE-VALUE",

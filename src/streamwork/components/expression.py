@@ -14,9 +14,20 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 import pyarrow as pa
 
-from streamwork.components.literals import ORDERED, a, common_kind, converted, kind_of, misuse, plain, wrong_type
+from streamwork.components.literals import (
+    ORDERED,
+    a,
+    asked_for_truth,
+    common_kind,
+    converted,
+    kind_of,
+    misuse,
+    no_condition,
+    plain,
+    wrong_type,
+)
 from streamwork.components.predicates import ArrowVisitor, CompareOp, Kind, LogicOp, PythonVisitor, Visitor
-from streamwork.components.schema import FieldType, fields_of, show
+from streamwork.components.schema import FieldType, fields_of
 from streamwork.errors import WrongUse
 
 T = TypeVar("T")
@@ -103,11 +114,7 @@ class Expression:
         return Not(self)
 
     def __bool__(self) -> NoReturn:
-        raise misuse(
-            f"Python asks whether {self!r} is true, but that is known only for an event",
-            "use & for and, | for or, ~ for not, with brackets around each comparison; "
-            "is_in([...]) for in; (a < x) & (x < b) for a < x < b; and no if",
-        )
+        raise asked_for_truth(self)
 
     def _kind(self, fields: Fields, event: str) -> Kind:
         raise NotImplementedError
@@ -170,6 +177,8 @@ class Literal(Expression):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Binary(Expression):
+    """Two parts and what stands between them."""
+
     op: str
     left: Expression
     right: Expression
@@ -186,32 +195,25 @@ class Compare(Binary):
         return f"{_inner(self.left)} {self.op} {_inner(self.right)}"
 
     def _kind(self, fields: Fields, event: str) -> Kind:
-        kinds = self.left._kind(fields, event), self.right._kind(fields, event)
-        common = self._common(*kinds)
-        if common is None or common is Kind.NESTED:
-            raise wrong_type(
-                f"{self!r} compares {a(kinds[0])} with {a(kinds[1])}",
-                "compare values of one type; an int may also meet a float, and a whole number a Decimal",
-            )
-        if common not in ORDERED and self.op not in ("==", "!="):
-            raise wrong_type(f"{self!r} orders {a(common)}", "use == or !=")
+        if self._common(fields, event) not in ORDERED and self.op not in ("==", "!="):
+            raise wrong_type(f"{self!r} orders what is true or false", "use == or !=")
         return Kind.BOOL
 
-    def _common(self, left: Kind, right: Kind) -> Kind | None:
-        return common_kind(left, right, _value(self.left), _value(self.right))
+    def _common(self, fields: Fields, event: str = "") -> Kind:
+        """The kind in which both sides are compared."""
+        left, right = (side._kind(fields, event) for side in self._parts())
+        common = common_kind(left, right, *(s.value if isinstance(s, Literal) else None for s in self._parts()))
+        if common is None or common is Kind.NESTED:
+            raise wrong_type(
+                f"{self!r} compares {a(left)} with {a(right)}",
+                "compare values of one type; an int may also meet a float, and a whole number a Decimal",
+            )
+        return common
 
     def _fold(self, fields: Fields, visitor: Visitor[T]) -> T:
-        kinds = self.left._kind(fields, ""), self.right._kind(fields, "")
-        common = self._common(*kinds)
-        assert common is not None, "check() comes before"
-        sides = []
-        for side, kind in zip((self.left, self.right), kinds, strict=True):
-            if isinstance(side, Literal):
-                sides.append(visitor.literal(converted(side.value, common), common))
-            else:
-                made = side._fold(fields, visitor)
-                sides.append(visitor.to_float(made) if kind is not common else made)
-        return visitor.compare(self.op, sides[0], sides[1], common)
+        common = self._common(fields)
+        left, right = (_fold_as(common, side, fields, visitor) for side in self._parts())
+        return visitor.compare(self.op, left, right, common)
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -276,18 +278,15 @@ class IsIn(Unary):
 
     def _kind(self, fields: Fields, event: str) -> Kind:
         kind = self.operand._kind(fields, event)
-        for value in self.values:
-            if converted(value.value, kind) is None:
-                raise wrong_type(
-                    f"{self!r} looks for {value!r} among values that are {a(kind)}", "name values of the field's type"
-                )
+        for literal in self.values:
+            if converted(literal.value, kind) is None:
+                raise wrong_type(f"{self!r}: {literal!r} is never {a(kind)}", "name values of the field's type")
         return Kind.BOOL
 
     def _fold(self, fields: Fields, visitor: Visitor[T]) -> T:
         kind = self.operand._kind(fields, "")
-        return visitor.is_in(
-            self.operand._fold(fields, visitor), tuple(converted(v.value, kind) for v in self.values), kind
-        )
+        values = tuple(converted(literal.value, kind) for literal in self.values)
+        return visitor.is_in(self.operand._fold(fields, visitor), values, kind)
 
 
 def field(name: str) -> Expression:
@@ -302,10 +301,7 @@ def _operand(value: object) -> Expression:
 def _condition(value: object) -> Expression:
     if isinstance(value, Expression | bool):
         return _operand(value)
-    raise misuse(
-        f"{show(value)} stands beside & or |, which join conditions and bind tighter than ==",
-        'put brackets around each comparison: (field("a") == 1) & (field("b") == 2)',
-    )
+    raise no_condition(value)
 
 
 def _inner(part: Expression) -> str:
@@ -313,9 +309,11 @@ def _inner(part: Expression) -> str:
     return f"({part!r})" if isinstance(part, Compare | Logic | Not) else repr(part)
 
 
-def _value(part: Expression) -> Any:
-    """The value of a literal; None if it is none."""
-    return part.value if isinstance(part, Literal) else None
+def _fold_as(kind: Kind, part: Expression, fields: Fields, visitor: Visitor[T]) -> T:
+    if isinstance(part, Literal):
+        return visitor.literal(converted(part.value, kind), kind)
+    made = part._fold(fields, visitor)
+    return made if part._kind(fields, "") is kind else visitor.to_float(made)
 
 
 def _all_bool(whole: Expression, fields: Fields, event: str) -> Kind:

@@ -38,7 +38,11 @@ class Key(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, kind: type[msgspec.Struct], names: str | Iterable[str]) -> Key:
         """Check names against the fields of an event type."""
+        if isinstance(names, set | frozenset):
+            raise WrongUse("SW-KEY-FIELD", "key= is a set, which has no order", "name the fields in a list or tuple")
         fields = (names,) if isinstance(names, str) else tuple(names)
+        if len(set(fields)) < len(fields):
+            raise WrongUse("SW-KEY-FIELD", f"key= names a field twice: {', '.join(fields)}", "name each field once")
         if not fields:
             raise WrongUse("SW-KEY-FIELD", "key= names no field", f"name at least one field of {kind.__name__}")
         known = fields_of(kind)

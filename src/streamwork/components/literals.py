@@ -97,6 +97,21 @@ def misuse(cause: str, action: str) -> WrongUse:
     return WrongUse("SW-EXPR-MISUSE", cause, action)
 
 
+def asked_for_truth(expression: object) -> WrongUse:
+    return misuse(
+        f"Python asks whether {expression!r} is true, but that is known only for an event",
+        "use & for and, | for or, ~ for not, with brackets around each comparison; "
+        "is_in([...]) for in; (a < x) & (x < b) for a < x < b; and no if",
+    )
+
+
+def no_condition(value: object) -> WrongUse:
+    return misuse(
+        f"{show(value)} stands beside & or |, which join conditions and bind tighter than ==",
+        'put brackets around each comparison: (field("a") == 1) & (field("b") == 2)',
+    )
+
+
 def _has_place(value: Decimal) -> bool:
     if not value.is_finite():
         return False

@@ -6,6 +6,7 @@ Arrow converts silently (1.5 becomes 1 in an int column), so each `FieldType` ch
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,7 @@ SUPPORTED = (
     "str, int, float, bool, bytes, datetime, date, Annotated[Decimal, Digits(precision, scale)], "
     "list[T], dict[str, T], Optional[T] and nested events"
 )
+MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 INT_RANGE = (-(2**63), 2**63 - 1)
 
 
@@ -62,7 +64,7 @@ class FieldType:
         self.check(values)
         try:
             return pa.array(values, self.arrow)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except MISFITS:
             for value in values:
                 self._build_one(value)
             raise
@@ -83,7 +85,7 @@ class FieldType:
     def _build_one(self, value: object) -> None:
         try:
             pa.array([value], self.arrow)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except MISFITS:
             raise Misfit(value, self.name) from None
 
 
@@ -176,8 +178,11 @@ class NestedType(FieldType):
     def __init__(self, kind: type[msgspec.Struct], nullable: bool) -> None:
         self._fields = fields_of(kind)
         arrow = pa.struct([pa.field(name, f.arrow, f.nullable) for name, f in self._fields.items()])
+        if nullable:  # below a null event its fields are null too, whatever they are elsewhere
+            arrow = relaxed(arrow)
         super().__init__(arrow, kind.__name__, (kind,), nullable)
-        self._kind = kind
+        self.kind = kind
+        self._make = maker(kind)
 
     def build(self, values: Values) -> pa.Array:
         self.check(values)
@@ -185,8 +190,8 @@ class NestedType(FieldType):
         arrays = []
         for name, field in self._fields.items():
             column = [None if v is None else getattr(v, name) for v in values]
-            # Below a null parent Arrow wants a null child even where the child itself may not be null.
-            arrays.append(_maybe_null(field, column) if any(absent) else field.build(column))
+            array = _maybe_null(field, column) if any(absent) else field.build(column)
+            arrays.append(array.cast(self.arrow.field(name).type))
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=pa.array(absent, pa.bool_()))
 
     def restore(self, values: Values) -> Values:
@@ -195,11 +200,22 @@ class NestedType(FieldType):
             for name, field in self._fields.items()
         ]
         rows = zip(*columns, strict=True) if columns else ((),) * len(values)
-        return [None if v is None else self._kind(*row) for v, row in zip(values, rows, strict=True)]
+        return [None if v is None else self._make(*row) for v, row in zip(values, rows, strict=True)]
 
     def check_entered(self, values: Values) -> None:
         for name, field in self._fields.items():
             field.check_entered([getattr(v, name) for v in values if v is not None])
+
+
+def relaxed(kind: pa.DataType) -> pa.DataType:
+    """The same type with all inside it nullable."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(child.name, relaxed(child.type)) for child in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, relaxed(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(relaxed(kind.value_type))
+    return kind
 
 
 def _maybe_null(field: FieldType, column: Values) -> pa.Array:
@@ -262,6 +278,10 @@ def _unsupported(annotation: Any, where: str) -> WrongUse:
 @functools.cache
 def fields_of(kind: type[msgspec.Struct]) -> dict[str, FieldType]:
     """Name and type of each field, in order."""
+    given: Any = kind  # people may pass anything
+    if not (isinstance(given, type) and issubclass(given, msgspec.Struct)):
+        shown = getattr(given, "__name__", repr(given))
+        raise WrongUse("SW-TYPE-FIELD", f"{shown} is neither an Event nor a Record", f"write class {shown}(Event)")
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
@@ -283,8 +303,28 @@ def fields_of(kind: type[msgspec.Struct]) -> dict[str, FieldType]:
 
 
 @functools.cache
+def holds_mutable(kind: type[msgspec.Struct]) -> bool:
+    """True if values of this type may share something that can still be changed: a list, a dict, a record."""
+    return any(_is_mutable(field) for field in fields_of(kind).values())
+
+
+def _is_mutable(field: FieldType) -> bool:
+    if isinstance(field, NestedType):
+        return issubclass(field.kind, Record) or holds_mutable(field.kind)
+    return isinstance(field, ListType | MapType)
+
+
+@functools.cache
 def arrow_schema(kind: type[msgspec.Struct]) -> pa.Schema:
     return pa.schema([pa.field(name, f.arrow, f.nullable) for name, f in fields_of(kind).items()])
+
+
+def maker(kind: type[msgspec.Struct]) -> Callable[..., Any]:
+    """What makes a value of its fields' values, in order; also where fields are keyword-only."""
+    names = kind.__struct_fields__
+    if all(p.kind is not p.KEYWORD_ONLY for p in inspect.signature(kind).parameters.values()):
+        return kind
+    return lambda *values: kind(**dict(zip(names, values, strict=True)))
 
 
 def build_column(kind: type[msgspec.Struct], name: str, structs: Iterable[Any]) -> pa.Array:

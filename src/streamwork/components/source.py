@@ -57,6 +57,10 @@ class OffsetSource(ABC, Generic[E]):
         """The lowest offset that is there: where a job that never read this partition begins."""
         return 0
 
+    def identity(self) -> str | None:
+        """What this very input can be recognised by later, when it has grown; None if that is not known (yet)."""
+        return None
+
     def settle(self) -> None:
         """Make durable whatever `end` has shown. Called before a position is kept, so that none is ever beyond the input."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from streamwork.components import Event, OnError, Slice
-from streamwork.components.schema import Misfit, show
+from streamwork.components.schema import Misfit, maker, show
 from streamwork.connectors.csv_values import readers_of
 from streamwork.connectors.line_file import BLOCK, LineFile, lines
 from streamwork.errors import JobFailed, WrongUse
@@ -115,7 +115,7 @@ class Csv(LineFile[E], Generic[E]):
                 columns.append([read(values[place]) for values in present])
             except Misfit as misfit:
                 raise Misfit(misfit.value, misfit.expected, field) from None
-        return list(map(self.event, *columns))
+        return list(map(maker(self.event), *columns))
 
     def _rows(self, data: bytes) -> list[bytes]:
         if b'"' not in data:

@@ -47,6 +47,8 @@ def _reader(field: FieldType, where: str) -> Reader:
             f"{where} is a {field.name}, which has no form in CSV",
             "use str, int, float, bool, bytes, datetime, date or Decimal; or JSON lines, which hold lists and events",
         )
+    if kind is Kind.TEXT:
+        return (lambda text: text or None) if field.nullable else str
     parse: Reader = _decimal(field) if kind is Kind.DECIMAL else _PARSERS[kind]
     name, nullable = field.name, field.nullable
 
@@ -109,7 +111,6 @@ def _matching(pattern: re.Pattern[str], text: str) -> str:
 
 
 _PARSERS: dict[Kind, Reader] = {
-    Kind.TEXT: str,
     Kind.INT: _int,
     Kind.FLOAT: _float,
     Kind.BOOL: _bool,

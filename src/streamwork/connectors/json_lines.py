@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -15,6 +16,7 @@ from streamwork.connectors.line_file import LineFile, lines
 
 E = TypeVar("E", bound=Event)
 BLOCK = 4 * 1024 * 1024
+BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Misfit)
 _FIELD = re.compile(r" - at `\$\.?(.*)`$")
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
@@ -42,27 +44,36 @@ class JsonLines(LineFile[E], Generic[E]):
 
     def decode(self, data: bytes, at: int) -> Slice:
         decoder = msgspec.json.Decoder(self.event)  # made anew for each block: a decoder cannot be sent to workers
+        if at == 0:
+            data = data.removeprefix(codecs.BOM_UTF8)
         try:  # all at once is much faster; which line was bad is found out only if one was
             events = decoder.decode_lines(data)
             check_entered(self.event, events)
-            return Slice(events)
-        except (msgspec.MsgspecError, UnicodeDecodeError, Misfit):
+        except BAD:
             return self._decode_one_by_one(decoder, data, at)
+        # The decoder takes any white space between events, and newlines inside them; here an event is a line.
+        return Slice(events) if _are_lines(data, len(events)) else self._decode_one_by_one(decoder, data, at)
 
     def _decode_one_by_one(self, decoder: msgspec.json.Decoder[E], data: bytes, at: int) -> Slice:
         piece = Slice([])
-        for line in data.splitlines(keepends=True):
+        for line in data.split(b"\n"):
             if line.strip():
                 try:
                     event = decoder.decode(line)
                     check_entered(self.event, [event])
                     piece.events.append(event)
-                except (msgspec.MsgspecError, UnicodeDecodeError, Misfit) as error:
+                except BAD as error:
                     if self._on_error == "fail":
                         raise self.bad_line(line, at, _field(error), _reason(error)) from None
                     piece.dropped += 1
-            at += len(line)
+            at += len(line) + 1
         return piece
+
+
+def _are_lines(data: bytes, events: int) -> bool:
+    """True if each event surely is one line: all line ends stand between two objects, and there are as many as events."""
+    ends = data.count(b"}\n{") + data.count(b"}\r\n{")
+    return ends == events - 1 == data.rstrip().count(b"\n")
 
 
 def _is_json(data: bytes) -> bool:

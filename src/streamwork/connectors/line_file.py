@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
 BLOCK = 4 * 1024 * 1024
+HEAD = 64 * 1024  # bytes of the first line that a file is recognised by
 ALL = 2**63  # more records than a file has
 
 
@@ -52,6 +54,17 @@ class LineFile(OffsetSource[E], Generic[E]):
 
     def partitions(self) -> list[str]:
         return ["0"]
+
+    def identity(self) -> str | None:
+        """The first record of the file, which never changes."""
+        begin = self.begin() if self.path.is_file() else None
+        if begin is None:
+            return None
+        with self.path.open("rb") as file:
+            file.seek(begin)
+            first = file.read(HEAD)
+        line, newline, _ = first.partition(b"\n")
+        return hashlib.sha256(line).hexdigest() if newline or len(first) == HEAD else None
 
     def end(self, partition: str, start: int, max_events: int) -> int:
         self._check(start)

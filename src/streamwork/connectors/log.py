@@ -11,7 +11,7 @@ import pyarrow as pa
 from streamwork.components import Event, LedgerEntry, LedgerRow, OffsetSource, Partitioning, Sink, SinkKind, Slice
 from streamwork.components.columns import to_structs
 from streamwork.components.schema import fields_of
-from streamwork.epoch.commit import must_apply
+from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader
 
 E = TypeVar("E", bound=Event)
@@ -61,6 +61,9 @@ class LogSource(OffsetSource[E], Generic[E]):
         for batch in _gathered(self._reader.read(int(partition), start, end)):
             yield Slice(to_structs(self.event, batch))
 
+    def identity(self) -> str | None:
+        return self._reader.settings.crc32
+
     def settle(self) -> None:
         self._reader.sync()
 
@@ -98,14 +101,14 @@ class LogSink(Sink[E], Generic[E]):
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._log.transaction(entry.uid, entry.sink, entry.fence) as transaction:
             row = transaction.ledger
-            if must_apply(row, entry):
+            verdict = settle(row, entry)
+            if verdict is Verdict.APPLY:
                 for batch in _gathered(staged):
                     transaction.append(batch)
-                position = entry.end
-            else:
-                assert row is not None and row.position is not None
-                position = row.position
-            transaction.commit(LedgerRow(entry.fence, position, entry.manifest_sha256))
+                transaction.commit(LedgerRow(entry.fence, entry.end, entry.manifest_sha256))
+            elif verdict is Verdict.ADOPT:
+                assert row is not None
+                transaction.commit(LedgerRow(entry.fence, row.position, entry.manifest_sha256))
 
     def close(self) -> None:
         if hasattr(self, "_log"):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from streamwork.components import Event, OffsetSource, OnError, Slice
 from streamwork.components.columns import to_structs
-from streamwork.components.schema import Misfit, arrow_schema, fields_of
+from streamwork.components.schema import Misfit, arrow_schema, fields_of, relaxed
 from streamwork.connectors.line_file import check_on_error, missing
 from streamwork.connectors.parquet_types import misfit_of
 from streamwork.errors import JobFailed, Refused
@@ -127,8 +127,9 @@ class Parquet(OffsetSource[E], Generic[E]):
             if column.null_count and not field.nullable:
                 raise Misfit(None, field.name, name)
             try:
-                columns.append(column if column.type == field.arrow else column.cast(field.arrow))
-                if field.arrow.num_fields:  # nulls further down, which Arrow does not mind
+                wanted = relaxed(field.arrow)
+                columns.append(column if column.type == wanted else column.cast(wanted))
+                if field.arrow.num_fields:  # what is null further down is found by building it
                     field.build(field.restore(columns[-1].to_pylist()))
             except pa.ArrowException:
                 raise Misfit(column.to_pylist()[0] if len(column) == 1 else column, field.name, name) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,9 +13,9 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import Event, Key, LedgerEntry, LedgerRow, Position, Sink, SinkKind
-from streamwork.components.schema import arrow_schema
+from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.components.sink import fenced
-from streamwork.epoch.commit import must_apply
+from streamwork.epoch.commit import Verdict, settle
 from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
@@ -52,6 +51,13 @@ class SqliteSink(Sink[E], Generic[E]):
     def open(self, event: type[E]) -> None:
         if self._key:
             Key.of(event, self._key)
+            for name in self._key:
+                if fields_of(event)[name].nullable:
+                    raise WrongUse(
+                        "SW-KEY-TYPE",
+                        f"{event.__name__}.{name} may be None, and a database cannot tell one None from another",
+                        "key by fields that are always there",
+                    )
         schema = arrow_schema(event)
         columns = [f"{_quoted(field.name)} {_sql_type(field.type)}".strip() for field in schema]
         if self._key:
@@ -70,7 +76,7 @@ class SqliteSink(Sink[E], Generic[E]):
                 for r in sorted(db.execute(f"PRAGMA table_info({_quoted(self.table)})"), key=lambda r: r[5])
                 if r[5]
             ]
-        if found != schema.names or (self._key and keyed != list(self._key)):
+        if found != schema.names or keyed != list(self._key):
             raise Refused(
                 "SW-SINK-SCHEMA",
                 f"table {self.table} in {self.path} has columns {', '.join(found)} (key: {', '.join(keyed) or 'none'}), "
@@ -80,14 +86,16 @@ class SqliteSink(Sink[E], Generic[E]):
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         with self._transaction() as db:
-            db.execute("INSERT OR IGNORE INTO streamwork_owners VALUES (?, ?, ?)", (self.table, uid, sink_id))
-            owner = db.execute("SELECT uid, sink FROM streamwork_owners WHERE target = ?", (self.table,)).fetchone()
+            target = self.table.lower()  # SQLite does not tell case apart
+            db.execute("INSERT OR IGNORE INTO streamwork_owners VALUES (?, ?, ?)", (target, uid, sink_id))
+            owner = db.execute("SELECT uid, sink FROM streamwork_owners WHERE target = ?", (target,)).fetchone()
             if owner != (uid, sink_id):
                 raise Refused(
                     "SW-SINK-OWNED",
-                    f"table {self.table} in {self.path} belongs to sink {owner[1]} of a job with another folder (uid {owner[0]})",
-                    "run with the --root that the table was filled from; or write to another table; or, to begin anew, "
-                    "remove the table and its row in streamwork_owners",
+                    f"table {self.table} in {self.path} belongs to sink {owner[1]!r} of "
+                    + ("this very job" if owner[0] == uid else f"a job with another folder (uid {owner[0]})"),
+                    "run with the --root that the table was filled from, and the sink's old id; or write to another table; or, "
+                    "to begin anew, remove the table and its row in streamwork_owners",
                 )
             row = self._row(db, uid, sink_id)
             if row is not None and row.fence > fence:
@@ -104,10 +112,11 @@ class SqliteSink(Sink[E], Generic[E]):
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._transaction() as db:
-            if must_apply(self._row(db, entry.uid, entry.sink), entry):
+            verdict = settle(self._row(db, entry.uid, entry.sink), entry)
+            if verdict is Verdict.APPLY:
                 self._write(db, staged)
                 self._advance(db, entry, entry.end)
-            else:
+            elif verdict is Verdict.ADOPT:
                 self._advance(db, entry, None)
 
     def close(self) -> None:
@@ -192,15 +201,24 @@ def _sql_type(kind: pa.DataType) -> str:
 def _values(column: pa.Array) -> list[Any]:
     values = column.to_pylist()
     if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type) or pa.types.is_nested(column.type):
-        return [value if value is None else _text(value) for value in values]
+        return [value if value is None else _text(value, column.type) for value in values]
     return list(values)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return msgspec.json.encode(
-        dict(value) if isinstance(value, list) and value and isinstance(value[0], tuple) else value
-    ).decode()
+def _text(value: Any, kind: pa.DataType) -> str:
+    if pa.types.is_nested(kind):
+        return msgspec.json.encode(_plain(value, kind)).decode()
+    return format(value, "f") if isinstance(value, Decimal) else str(value.isoformat())
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """Arrow gives a map as a list of pairs; in JSON it is an object."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {key: _plain(item, kind.item_type) for key, item in value}
+    if pa.types.is_list(kind):
+        return [_plain(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    return value

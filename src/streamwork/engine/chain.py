@@ -12,16 +12,19 @@ inside the chain, or timers fire between events, the chain feeds its steps one e
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
+from streamwork.components.columns import check_types
 from streamwork.engine.staging import Staging
 from streamwork.engine.steps import Events, InstanceStep, KeyedStep, OperatorStep, Outputs, StageStep, Step
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
 
+_log = logging.getLogger(__name__)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,6 +44,7 @@ class Chain:
             for one in step.node.inputs:
                 if one.node in mine:
                     self._followers.setdefault(one, []).append(step)
+        self._emitted = {one: graph[one.node].emits(one.channel) for node in graph.nodes for one in node.inputs}
         self._leaving = {one for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine}
         self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
         self._one_by_one = bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
@@ -112,7 +116,10 @@ class Chain:
     def close(self) -> None:
         for step in self._steps.values():
             if step.node.kind is NodeKind.OPERATOR:
-                step.operator.close()
+                try:
+                    step.operator.close()
+                except Exception:
+                    _log.warning("closing %s raised", step.node.id, exc_info=True)  # what was done is done
 
     # ---- inside -------------------------------------------------------------------------------------------------
 
@@ -140,7 +147,10 @@ class Chain:
                 through = Input(from_id, channel)
                 if through in self._leaving:
                     self.outbox.setdefault(through, []).extend(events)
-                for step in self._followers.get(through, ()):
+                followers = self._followers.get(through, ())
+                if followers and through.node in self._steps:
+                    check_types(self._emitted[through], events, str(through))
+                for step in followers:
                     self._pass_on(step.node.id, step.process(events))
 
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from streamwork.components import EventCollector, KeyedCollector, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import to_batch, to_structs
-from streamwork.components.schema import fields_of, show
+from streamwork.components.schema import fields_of, holds_mutable, show
 from streamwork.engine.staging import Staging
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Node, NodeKind
 from streamwork.state import InstanceState, KeyedState
 
+RETURNED = "apply returned a value, which nobody gets: send it with collector.emit(event)"
 Events = list[Any]
 Outputs = dict[str, Events]
 
@@ -33,9 +34,9 @@ class Step(ABC):
         self.instance = instance
         self.operator = _own_copy(node)
         self.processed = self.dropped = 0
-        self._atomic = (
-            node.on_error != "fail"
-        )  # the job goes on after an error, so an event is applied wholly or not at all
+        self._copies = any(holds_mutable(kind) for kind in (node.gives, *node.channels.values()) if kind is not None)
+        # Where the job goes on after an error, an event is applied wholly or not at all.
+        self._atomic = node.on_error != "fail"
 
     @abstractmethod
     def process(self, events: Events) -> Outputs: ...
@@ -49,6 +50,12 @@ class Step(ABC):
 
     def reset(self) -> None:
         self.processed = self.dropped = 0
+
+    def _emit(self, outputs: Outputs) -> Callable[..., None]:
+        """The fastest function that takes an event to where it goes."""
+        if self._copies:  # an event may hold a list of the state's: what was emitted must not change with it
+            return _emit({name: _Copies(events) for name, events in outputs.items()})
+        return _emit(outputs)
 
     def _outputs(self) -> Outputs:
         return {MAIN: [], **{name: [] for name in self.node.channels}}
@@ -72,7 +79,7 @@ class OperatorStep(Step):
 
     def process(self, events: Events) -> Outputs:
         outputs = self._outputs()
-        collector = EventCollector(_emit(outputs))
+        collector = EventCollector(self._emit(outputs))
         if hasattr(self.operator, "apply_batch"):
             return self._process_batch(events)
         apply, event = self.operator.apply, None
@@ -86,8 +93,9 @@ class OperatorStep(Step):
                         self._undo(outputs, mark)
             else:
                 for event in events:
-                    apply(event, collector)
-        except Exception as error:
+                    if apply(event, collector) is not None:
+                        raise TypeError(RETURNED)
+        except (Exception, SystemExit) as error:
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
         return outputs
@@ -127,7 +135,7 @@ class InstanceStep(OperatorStep):
         if not self._atomic:
             return super().process(events)
         outputs = self._outputs()
-        collector = EventCollector(_emit(outputs))
+        collector = EventCollector(self._emit(outputs))
         for event in events:
             mark, before = _lengths(outputs), copy.deepcopy(self.operator.get_state())
             try:
@@ -160,9 +168,10 @@ class KeyedStep(Step):
     def process(self, events: Events) -> Outputs:
         assert self.node.key is not None and self.node.keeps is not None
         outputs = self._outputs()
-        collector = KeyedCollector(_emit(outputs))
-        keys, event = self.node.key.values(events), None
+        collector = KeyedCollector(self._emit(outputs))
+        event: Any = events[0]
         try:
+            keys = self.node.key.values(events)
             if self._atomic:
                 self._process_atomically(events, keys, outputs, collector)
             else:
@@ -172,11 +181,12 @@ class KeyedStep(Step):
                     if record is None:
                         record = records[key] = new_record()
                     collector.key = key
-                    apply(event, record, collector)
+                    if apply(event, record, collector) is not None:
+                        raise TypeError(RETURNED)
                     if collector.asked:
                         self._settle(collector)
                 self.state.changed.update(keys)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
         return outputs
@@ -205,7 +215,7 @@ class KeyedStep(Step):
     def fire(self, clock: TimerClock, now: datetime) -> Outputs:
         """Call `on_timer` for every timer of that clock that is due."""
         outputs = self._outputs()
-        collector = KeyedCollector(_emit(outputs))
+        collector = KeyedCollector(self._emit(outputs))
         assert self.node.keeps is not None
         while (due := self.state.pop_due(clock, now)) is not None:
             key, at = due
@@ -215,7 +225,7 @@ class KeyedStep(Step):
             collector.key = key
             try:
                 self.operator.on_timer(key, at, record, collector)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise applying_failed(self, f"the timer of {key!r} at {at.isoformat()}", error) from error
             if collector.asked:
                 self._settle(collector)
@@ -252,10 +262,19 @@ class StageStep(Step):
         return {}
 
 
-def _emit(outputs: Outputs) -> Callable[..., None]:
-    """The fastest function that takes an event to where it goes."""
+class _Copies:
+    """Appends copies to a list."""
+
+    def __init__(self, to: Events) -> None:
+        self._to = to
+
+    def append(self, event: Any) -> None:
+        self._to.append(copy.deepcopy(event))
+
+
+def _emit(outputs: Mapping[str, Any]) -> Callable[..., None]:
     if len(outputs) == 1:
-        return outputs[MAIN].append
+        return outputs[MAIN].append  # type: ignore[no-any-return]
 
     def emit(event: Any, channel: str = MAIN) -> None:
         outputs[channel].append(event)
@@ -281,7 +300,7 @@ def _own_copy(node: Node) -> Any:
         ) from error
 
 
-def applying_failed(step: Step, event: Any, error: Exception) -> StreamworkError:
+def applying_failed(step: Step, event: Any, error: BaseException) -> StreamworkError:
     """The error of an operator that raised. The chain adds the epoch."""
     if isinstance(error, StreamworkError):
         return error

@@ -38,18 +38,22 @@ def judge(row: LedgerRow, entry: LedgerEntry) -> Verdict:
     return Verdict.REFUSE
 
 
-def must_apply(row: LedgerRow | None, entry: LedgerEntry) -> bool:
-    """True: apply the rows and advance. False: the rows are there. Raises where the driver must stop."""
+def settle(row: LedgerRow | None, entry: LedgerEntry) -> Verdict:
+    """APPLY, ADOPT or SKIP, for the sink to carry out. Raises where the driver must stop."""
     verdict = judge(row, entry) if row is not None else Verdict.REFUSE
     if verdict is Verdict.FENCED:
         assert row is not None
         raise fenced(entry.sink, row.fence, entry.fence)
     if verdict is Verdict.REFUSE:
-        at = "nothing" if row is None or row.position is None else str(row.position)
-        raise Refused(
-            "SW-SINK-LEDGER",
-            f"sink {entry.sink} is at {at}, but checkpoint {entry.epoch} goes from {entry.start} to {entry.end}",
-            "the sink was replaced, rolled back or written by another life of this job: bring back the one that belongs to "
-            "this job's folder, or start afresh with a new folder (--root) and a new, empty target",
-        )
-    return verdict is Verdict.APPLY
+        raise wrong_ledger(entry.sink, row, f"checkpoint {entry.epoch} goes from {entry.start} to {entry.end}")
+    return verdict
+
+
+def wrong_ledger(sink: str, row: LedgerRow | None, but: str) -> Refused:
+    at = "nothing" if row is None or row.position is None else str(row.position)
+    return Refused(
+        "SW-SINK-LEDGER",
+        f"sink {sink} is at {at}, but {but}",
+        "the sink was replaced, rolled back or written by another life of this job: bring back the one that belongs to "
+        "this job's folder, or start afresh with a new folder (--root) and a new, empty target",
+    )

@@ -25,6 +25,7 @@ Without the ledger a sink that committed just before the crash would get the sam
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
@@ -33,14 +34,14 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import LedgerEntry, Observer, Sink
+from streamwork.components import LedgerEntry, LedgerRow, Observer, Sink
 from streamwork.engine import Report, Work
 from streamwork.engine.staging import read_staged
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
-from streamwork.epoch.recovery import check_fit, newest
+from streamwork.epoch.recovery import check_fit, check_ledgers, check_sources, newest
 from streamwork.epoch.slices import CLOCK, ends, ranges, starts, timed_partitions
 from streamwork.epoch.store import Store
-from streamwork.errors import JobFailed, Refused
+from streamwork.errors import JobFailed, Refused, StreamworkError
 from streamwork.job import Graph, Layout, Settings
 from streamwork.state import FileRef
 from streamwork.world import Clock
@@ -111,11 +112,15 @@ class Driver:
     # ---- recovery: before the first source is read --------------------------------------------------------------
 
     def start(self) -> Started:
-        """Take the job over: fence, register, find the newest manifest, roll a prepared one forward."""
+        """Take the job over: look whether all fits, fence, register, roll a prepared manifest forward.
+
+        Nothing is written before everything was looked at, but for the folders and tables of a new job.
+        """
         identity = self._store.identity()
         new = identity is None
-        if not new:
-            self._check_fit(newest(self._store))  # before the first write
+        if identity is not None:
+            check_fit(self._store, self.graph, newest(self._store, identity), identity.groups)
+            check_sources(self.graph, self._store.sources())
         for node in self.graph.sinks:
             if isinstance(node.component, Sink):
                 assert node.takes is not None
@@ -123,21 +128,24 @@ class Driver:
         if identity is None:
             identity = self._store.create(self.graph, self._new_uid(), self._settings.groups, self._clock)
         self._uid, self._groups = identity.uid, identity.groups
-        self._fence = self._store.new_fence(self._clock).fence
+        seen = [row.fence for row in self._ledgers().values() if row is not None]
+        self._fence = self._store.new_fence(self._clock, floor=max(seen, default=0)).fence
         for sink_id, sink in self._sinks.items():
             sink.register(self._uid, sink_id, self._fence)
-        self.at = newest(self._store)
+        self.at = newest(self._store, identity)
         rolled = self.at.epoch if self.at.epoch not in self._store.completed() else None
-        if rolled is not None:
-            self._commit(self.at, self._store.read_completed(self.at.parent))
+        parent = None if rolled is None else self._store.read_completed(self.at.parent)
+        check_ledgers(self._sinks, self._ledgers(), self.at, parent)
+        if parent is not None:
+            self._commit(self.at, parent)
             self._complete(self.at)
+        self._store.clean_up(self._fence)
         self._next = self._store.newest_number() + 1
         self._keep()
         return Started(self._fence, new, self.at.epoch, rolled)
 
-    def _check_fit(self, manifest: Manifest) -> None:
-        settings = self._settings
-        check_fit(self._store, self.graph, manifest, settings.groups)
+    def _ledgers(self) -> dict[str, LedgerRow | None]:
+        return {sink_id: sink.ledger(self._uid, sink_id) for sink_id, sink in self._sinks.items()}
 
     # ---- one epoch ----------------------------------------------------------------------------------------------
 
@@ -293,6 +301,7 @@ class Driver:
     def _keep(self) -> None:
         """Tell the sources from where on this job needs them."""
         self._kept = self._clock.monotonic()
+        known, stored = self._store.sources(), self._store.sources()
         for node in self.graph.sources:
             at = {
                 name.partition("/")[2]: offset
@@ -300,11 +309,16 @@ class Driver:
                 if name.startswith(f"{node.id}/")
             }
             node.component.keep(self._uid, node.id, at)
+            if at and node.id not in known and (now := node.component.identity()) is not None:
+                known[node.id] = now
+        if known != stored:
+            self._store.write_sources(known)
 
     def close(self) -> None:
         """Let go of everything; the job can be started again by anyone."""
         if self._kept:
-            self._keep()
+            with contextlib.suppress(StreamworkError, OSError):  # late news only means that sources keep more
+                self._keep()
         for sink in self._sinks.values():
             sink.close()
 

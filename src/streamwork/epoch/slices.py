@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from streamwork.components import OffsetSource, Position
-from streamwork.job import Graph
+from streamwork.job import Graph, Node
 
 CLOCK = "clock"  # the component of a position that processing time is
 Ranges = dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
@@ -17,7 +17,7 @@ def starts(graph: Graph, at: Position) -> Position:
     found = dict(at)
     for node in graph.sources:
         source: OffsetSource[Any] = node.component
-        for partition in source.partitions():
+        for partition in partitions_of(node, at):
             name = f"{node.id}/{partition}"
             if name not in found and (first := source.first(partition)):
                 found[name] = first
@@ -29,7 +29,7 @@ def ends(graph: Graph, start: Position, max_events: int | None = None) -> Positi
     found = dict(start)
     for node in graph.sources:
         source: OffsetSource[Any] = node.component
-        partitions = source.partitions()
+        partitions = partitions_of(node, start)
         share = max(1, source.max_events // max(1, len(partitions))) if max_events is None else max_events
         for partition in partitions:
             name = f"{node.id}/{partition}"
@@ -42,7 +42,7 @@ def ends(graph: Graph, start: Position, max_events: int | None = None) -> Positi
 def ranges(graph: Graph, nodes: Iterable[str], instance: int, start: Position, end: Position) -> Ranges:
     """What one instance of a chain reads."""
     share: Ranges = {}
-    for name, partition, full in _partitions(graph, nodes, instance):
+    for name, partition, full in _partitions(graph, nodes, instance, end):
         if end.get(full, 0) > start.get(full, 0):
             share.setdefault(name, {})[partition] = (start.get(full, 0), end[full])
     return share
@@ -51,15 +51,24 @@ def ranges(graph: Graph, nodes: Iterable[str], instance: int, start: Position, e
 def timed_partitions(graph: Graph, nodes: Iterable[str], instance: int, known: dict[str, int]) -> dict[str, int | None]:
     """The partitions with event time that an instance reads, and how far each has come. A silent one holds all back."""
     return {
-        full: known.get(full) for name, _, full in _partitions(graph, nodes, instance) if graph[name].time is not None
+        full: known.get(full)
+        for name, _, full in _partitions(graph, nodes, instance, {})
+        if graph[name].time is not None
     }
 
 
-def _partitions(graph: Graph, nodes: Iterable[str], instance: int) -> Iterator[tuple[str, str, str]]:
+def partitions_of(node: Node, at: Position) -> list[str]:
+    """The partitions of a source: those that it has now, and those that were read before, so that none is lost silently."""
+    now: list[str] = node.component.partitions()
+    before = [name.partition("/")[2] for name in sorted(at) if name.startswith(f"{node.id}/")]
+    return list(dict.fromkeys([*now, *before]))
+
+
+def _partitions(graph: Graph, nodes: Iterable[str], instance: int, at: Position) -> Iterator[tuple[str, str, str]]:
     """(source, partition, both) of what an instance reads. Neighbouring partitions go to one instance, as key groups do."""
     for node in graph.sources:
         if node.id in nodes:
-            partitions: Sequence[str] = node.component.partitions()
+            partitions = partitions_of(node, at)
             for place, partition in enumerate(partitions):
                 if place * node.parallelism // len(partitions) == instance:
                     yield node.id, partition, f"{node.id}/{partition}"

@@ -66,16 +66,29 @@ class Store:
         """Make the folder of a new job. Manifest 0, completed and empty, comes first; job.json makes it all count."""
         self.disk.make_folder(self._checkpoints)
         self.disk.make_folder(self._fences)
-        identity = Identity(graph.job, uid, groups, clock.now())
         zero = Manifest(0, 0, "", 0, uid, {}, {}, {}, {}, graph.fingerprint)
-        self.disk.replace(self._path(0, COMPLETED), zero.to_bytes())
-        self.disk.create(self.folder / "job.json", to_bytes(identity))
+        try:
+            self.disk.create(self._path(0, COMPLETED), zero.to_bytes())
+        except (
+            FileExistsError
+        ):  # of a creation that a crash cut short, or that is under way: whoever wrote it chose the uid
+            uid = self.read_completed(0).uid
+        identity = Identity(graph.job, uid, groups, clock.now())
+        try:
+            self.disk.create(self.folder / "job.json", to_bytes(identity))
+        except FileExistsError:
+            raise Refused(
+                "SW-DRIVER-FENCED",
+                f"another driver is creating {self.folder} at this very moment",
+                "let only one driver run this job; start again when the other one has stopped",
+            ) from None
         return identity
 
-    def new_fence(self, clock: Clock) -> Fence:
-        """Create the next fence, exclusively."""
+    def new_fence(self, clock: Clock, floor: int = 0) -> Fence:
+        """Create the next fence, exclusively; above `floor`, which some sink has seen."""
+        self.disk.make_folder(self._fences)
         taken = [int(name.removesuffix(".json")) for name in self.disk.names(self._fences) if name[:-5].isdigit()]
-        number = max(taken, default=0) + 1
+        number = max([floor, *taken]) + 1
         while True:
             fence = Fence(number, os.getpid(), socket.gethostname(), clock.now())
             try:
@@ -84,6 +97,33 @@ class Store:
                 number += 1
                 continue
             return fence
+
+    def sources(self) -> dict[str, str]:
+        """Source id -> what it was recognised by when it was last read."""
+        path = self.folder / "sources.json"
+        if not self.disk.exists(path):
+            return {}
+        try:
+            return msgspec.json.decode(self.disk.read(path), type=dict[str, str])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _damaged(path, f"cannot be read ({error})") from None
+
+    def write_sources(self, known: dict[str, str]) -> None:
+        self.disk.replace(self.folder / "sources.json", msgspec.json.encode(known, order="sorted") + b"\n")
+
+    def clean_up(self, fence: int) -> None:
+        """Remove what drivers of lower fences wrote for epochs that never became a manifest."""
+        kept = {*self._numbers(PREPARED), *self._numbers(COMPLETED)}
+        folders = [self.folder / "outputs" / sink for sink in self.disk.names(self.folder / "outputs")]
+        for component in self.disk.names(self.folder / "state"):
+            folder = self.folder / "state" / component
+            folders += [folder / instance for instance in self.disk.names(folder)]
+        for folder in folders:
+            for name in self.disk.names(folder):
+                epoch, _, rest = name.partition("-")
+                written_by = rest.partition("-")[0]
+                if epoch.isdigit() and written_by.isdigit() and int(epoch) not in kept and int(written_by) < fence:
+                    self.disk.remove(folder / name)
 
     def newest_number(self) -> int:
         """The largest epoch number that was ever used: by a plan or by a manifest."""
@@ -120,7 +160,10 @@ class Store:
 
     def _read(self, epoch: int, suffix: str, kind: type[T]) -> T:
         path = self._path(epoch, suffix)
-        data = self.disk.read(path)
+        try:
+            data = self.disk.read(path)
+        except FileNotFoundError:
+            raise _damaged(path, "is missing") from None
         value = _decode(path, data, kind)
         # A manifest's hash is that of its bytes, so bytes that do not come out again as they went in are damage.
         if hashlib.sha256(data).digest() != hashlib.sha256(to_bytes(value)).digest():
@@ -140,6 +183,10 @@ def _decode(path: Path, data: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(path, f"cannot be read ({error})") from None
+
+
+def damaged_manifest(store: Store, epoch: int, what: str) -> Refused:
+    return _damaged(store.folder / "checkpoints" / f"{epoch:012d}{COMPLETED}", what)
 
 
 def _damaged(path: Path, what: str) -> Refused:

@@ -61,7 +61,14 @@ class SparkEpochs:
         if self._shipped is None or self._shipped[0] is not graph:
             from pyspark import cloudpickle
 
-            packed = cloudpickle.dumps(_for_workers(graph))
+            try:
+                packed = cloudpickle.dumps(_for_workers(graph))
+            except Exception as error:
+                raise JobFailed(
+                    "SW-OPERATOR-COPY",
+                    f"the job cannot be sent to Spark's workers: {type(error).__name__}: {error}",
+                    "open connections and the like in setup_instance of the operator that holds them, not in its constructor",
+                ) from error
             token = hashlib.sha256(packed).hexdigest()
             self._shipped = (graph, token, self._session.sparkContext.broadcast(packed))
         return self._shipped[1], self._shipped[2]

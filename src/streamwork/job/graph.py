@@ -61,6 +61,9 @@ class Node:
         for kind in (self.takes, self.keeps, self.gives, *self.channels.values()):
             if kind is not None:
                 arrow_schema(kind)  # refuses a field that has no place in Arrow
+        most = getattr(self.component, "max_events", 1)
+        if not isinstance(most, int) or most < 1:
+            raise WrongUse("SW-JOB-SETTING", f"{self.id}: max_events={most!r}", "use a whole number of at least 1")
         if self.time is not None:
             known = fields_of(self.gives) if self.gives else {}
             if self.time not in known or not pa.types.is_timestamp(known[self.time].arrow) or known[self.time].nullable:

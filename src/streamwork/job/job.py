@@ -146,7 +146,20 @@ class Stream:
             takes, gives = operator.types()
         else:
             raise _not_a("operator", operator, "an Operator, a StatefulOperator or a KeyedOperator")
+        for method in (getattr(operator, "apply", None), getattr(operator, "on_timer", None)):
+            if inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method):
+                raise WrongUse(
+                    "SW-OPERATOR-YIELD",
+                    f"{name}.{method.__name__} yields or is async, so calling it does nothing",
+                    "send events with collector.emit(event)",
+                )
         if isinstance(operator, KeyedOperator):
+            if hasattr(operator, "apply_batch"):
+                raise WrongUse(
+                    "SW-OPERATOR-BATCH",
+                    f"{name} is keyed, and apply_batch is not for keyed operators yet",
+                    "define apply",
+                )
             if key is None:
                 raise WrongUse(
                     "SW-JOB-KEY", f"{id} is a KeyedOperator but has no key", "add key=...: the field to keep state by"

@@ -88,8 +88,8 @@ class StateFiles:
 
 
 def misfitting_schema(rows: RowFormat, ref: FileRef, found: pa.Schema) -> Refused:
-    has = {field.name: str(field.type) for field in found}
-    wants = {field.name: str(field.type) for field in rows.schema}
+    has = {field.name: field.type for field in found}
+    wants = {field.name: field.type for field in rows.schema}
     gone = [f"{name} ({kind}) is no longer there" for name, kind in has.items() if name not in wants]
     new = [f"{name} ({kind}) is new" for name, kind in wants.items() if name not in has]
     other = [f"{name} was {has[name]} and is now {kind}" for name, kind in wants.items() if has.get(name, kind) != kind]

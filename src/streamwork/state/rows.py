@@ -54,9 +54,17 @@ class RowFormat:
         gone = [key not in state.records for key in keys]
         empty = self.record()
         kept = [state.records.get(key, empty) for key in keys]
-        columns = [field.build(self._key.column(i, keys)) for i, field in enumerate(self._key_types)]
+        columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
         timers = [_stored(state.timers.get(key, ())) for key in keys] if state.timers else [[]] * len(keys)
         return self._table(columns, kept, self._key.groups(keys, self._groups), epoch, gone, timers)
+
+    def _key_column(self, place: int, keys: list[Any]) -> pa.Array:
+        assert self._key is not None
+        try:
+            return self._key_types[place].build(self._key.column(place, keys))
+        except Misfit as misfit:
+            named = Misfit(misfit.value, misfit.expected, f"key {self._key.fields[place]}")
+            raise misfit_error(named, self.record, [], self.component) from None
 
     def decode(self, table: pa.Table, state: State) -> None:
         """Bring the rows of one file into `state`: later files win."""

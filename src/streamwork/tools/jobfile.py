@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,17 +63,18 @@ def import_file(path: Path) -> ModuleType:
             f"{path.name} cannot be imported by workers",
             "name the file like a Python module: letters, digits, _",
         )
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        spec = None
-    if known is not None or spec is None or spec.origin != str(path):
-        sys.path.remove(str(path.parent))
-        other = getattr(known, "__file__", None) or (spec and spec.origin)
+    other = known or _known_elsewhere(name, path.parent)
+    if other is not None:
+        place = getattr(other, "__file__", None) or getattr(other, "origin", None)
         raise WrongUse(
-            "SW-JOBFILE-NAME", f"{path.name} has the name of another module ({other})", "give the file another name"
+            "SW-JOBFILE-NAME", f"{path.name} has the name of another module ({place})", "give the file another name"
         )
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None:
+        raise WrongUse(
+            "SW-JOBFILE-NAME", f"{path.name} is not a Python file", "name the file that defines the job: JOB.py"
+        )
+    sys.path.insert(0, str(path.parent))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     loading = path
@@ -91,6 +94,16 @@ def import_file(path: Path) -> ModuleType:
     finally:
         loading = None
     return module
+
+
+def _known_elsewhere(name: str, folder: Path) -> object | None:
+    """A module of that name that belongs to Python or is installed: other code may import it, and must not get the job."""
+    own = {
+        folder.resolve(),
+        *(Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry),
+    }
+    paths = [entry for entry in sys.path if Path(entry or ".").resolve() not in own]
+    return importlib.machinery.PathFinder.find_spec(name, paths) or (name if name in sys.builtin_module_names else None)
 
 
 def _line_in(path: Path, error: BaseException) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from streamwork.epoch import Driver, Manifest, Step, Store
 from streamwork.epoch.driver import Started
-from streamwork.errors import WrongUse
+from streamwork.errors import JobFailed, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.session import DEFAULT_MASTER, start_spark
 from streamwork.job import Job, Layout
@@ -125,6 +125,12 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
                     stop.wait(IDLE_SECONDS)
                 elif not ends and not driver.behind():
                     stop.wait(max(0.0, planned + every - clock.monotonic()))
+    except OSError as error:
+        raise JobFailed(
+            "SW-IO-FAILED",
+            str(error),
+            "make room, or bring the file or folder back, and start again; --root chooses another folder",
+        ) from error
     finally:
         driver.close()
         host.close()
@@ -180,7 +186,14 @@ def run_here(
         spark_log=spark_log,
         module_folder=folder,
     )
-    return run(job, options, watcher)
+    if watcher is None:
+        from streamwork.tools.progress import watcher_for  # it shows what this module does, so it stands above it
+
+        watcher = watcher_for(sys.stderr)
+    try:
+        return run(job, options, watcher)
+    finally:
+        watcher.close()
 
 
 def _importable(job: Job, main: Path | None) -> tuple[Job, Path | None]:
