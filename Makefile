@@ -29,7 +29,7 @@ lint: $(STAMP)  ## ruff, mypy, import-linter
 	$(BIN)/lint-imports --no-cache
 
 test: lint  ## lint, then every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lock:  ## pin the dependencies anew, with hashes (needs uv on the PATH)
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header requirements/build.in -o requirements/build.txt

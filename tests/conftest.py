@@ -27,3 +27,8 @@ def mode(request: pytest.FixtureRequest) -> str:
     if request.param == "microbatch":
         request.getfixturevalue("spark")
     return str(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest file first, so that no worker is left waiting for it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_kill.py" or "log" in item.path.parts)
