@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of, maker, show
+from streamwork.components.schema import (
+    FieldType,
+    Misfit,
+    TimeType,
+    arrow_schema,
+    build_column,
+    fields_of,
+    maker,
+    show,
+)
 from streamwork.errors import JobFailed
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_batch(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> pa.RecordBatch:
@@ -38,7 +50,15 @@ def to_structs(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any]:
     fields = fields_of(kind)
     if not fields:
         return [kind() for _ in range(batch.num_rows)]
-    return list(map(maker(kind), *(fields[name].restore(batch.column(name).to_pylist()) for name in fields)))
+    return list(map(maker(kind), *(_values(field, batch.column(name)) for name, field in fields.items())))
+
+
+def _values(field: FieldType, column: pa.Array) -> Sequence[Any]:
+    """The values of a column. Arrow makes a datetime with a time zone so slowly that all else would wait for it."""
+    if isinstance(field, TimeType) and column.type == field.arrow:
+        since = column.to_numpy(zero_copy_only=False).view("timedelta64[us]").tolist()
+        return [None if delta is None else EPOCH + delta for delta in since]
+    return field.restore(column.to_pylist())
 
 
 def check_entered(kind: type[msgspec.Struct], structs: Sequence[Any]) -> None:

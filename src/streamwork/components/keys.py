@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -62,10 +63,7 @@ class Key(msgspec.Struct, frozen=True):
 
     def values(self, events: Iterable[Any]) -> list[Any]:
         """The key value of each event."""
-        if len(self.fields) == 1:
-            name = self.fields[0]
-            return [getattr(event, name) for event in events]
-        return [tuple([getattr(event, name) for name in self.fields]) for event in events]
+        return list(map(attrgetter(*self.fields), events))
 
     def groups(self, values: Iterable[Any], groups: int = GROUPS) -> list[int]:
         """The key group of each key value."""

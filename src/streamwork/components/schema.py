@@ -319,6 +319,7 @@ def arrow_schema(kind: type[msgspec.Struct]) -> pa.Schema:
     return pa.schema([pa.field(name, f.arrow, f.nullable) for name, f in fields_of(kind).items()])
 
 
+@functools.cache
 def maker(kind: type[msgspec.Struct]) -> Callable[..., Any]:
     """What makes a value of its fields' values, in order; also where fields are keyword-only."""
     names = kind.__struct_fields__

@@ -63,9 +63,9 @@ class Worker:
             files.load(rows, missing, state)
             return state
 
-        instance = Instance(chain, self._disk, work, self._new_attempt(), restore)  # 2a
+        instance = Instance(chain, self._disk, work, restore)  # 2a
         try:
-            instance.begin(work.epoch)
+            instance.begin(work.epoch, self._new_attempt())
             instance.tick(work.ticks)
             for _ in instance.read(work.ranges):  # 2b
                 pass

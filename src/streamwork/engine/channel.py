@@ -36,6 +36,14 @@ class CheckpointEvent:
     attempt: str  # of the sender: what it has sent belongs to this attempt
 
 
+@dataclass(frozen=True)
+class Aligned:
+    """A checkpoint event that has come on all inputs, and the attempts that its senders made."""
+
+    epoch: int
+    attempts: tuple[str, ...] = ()
+
+
 Item = Data | Watermark | CheckpointEvent
 
 

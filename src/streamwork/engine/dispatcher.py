@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamwork.engine.channel import Channel, CheckpointEvent, Data, Watermark
+from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data, Watermark
 from streamwork.errors import JobFailed
 
 
@@ -18,29 +18,29 @@ class Dispatcher:
         """`align=False` is for proving that alignment is needed: nothing is blocked then."""
         self.inputs = list(inputs)
         self._align = align
-        self._arrived: dict[str, CheckpointEvent] = {}  # input -> its checkpoint event, while others are waited for
+        self._arrived: dict[
+            int, dict[str, CheckpointEvent]
+        ] = {}  # epoch -> input -> its checkpoint event, until all have it
 
     def ready(self) -> list[Channel]:
         """The inputs that something can be taken from now."""
-        return [c for c in self.inputs if c.items and not (self._align and c.name in self._arrived)]
+        blocked = {name for arrived in self._arrived.values() for name in arrived} if self._align else set()
+        return [channel for channel in self.inputs if channel.items and channel.name not in blocked]
 
-    def take(self, channel: Channel) -> Data | Watermark | CheckpointEvent | None:
+    def take(self, channel: Channel) -> Aligned | Data | Watermark | None:
         """The next item of an input; a checkpoint event only when it has come on all inputs, None until then."""
         item = channel.items.popleft()
         if not isinstance(item, CheckpointEvent):
             return item
-        self._arrived.setdefault(channel.name, item)
-        epochs = {event.epoch for event in self._arrived.values()}
-        if len(epochs) > 1 and self._align:
+        arrived = self._arrived.setdefault(item.epoch, {})
+        arrived[channel.name] = item
+        if len(self._arrived) > 1 and self._align:
             raise JobFailed(
                 "SW-ENGINE-ALIGNMENT",
-                f"inputs brought checkpoint events of different epochs: {sorted(epochs)}",
+                f"inputs brought checkpoint events of different epochs: {sorted(self._arrived)}",
                 "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
             )
-        if len(self._arrived) < len(self.inputs):
+        if len(arrived) < len(self.inputs):
             return None
-        self._arrived.clear()
-        return item
-
-    def upstream_attempts(self) -> tuple[str, ...]:
-        return tuple(event.attempt for event in self._arrived.values())
+        del self._arrived[item.epoch]
+        return Aligned(item.epoch, tuple(sorted(event.attempt for event in arrived.values())))

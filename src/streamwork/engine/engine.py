@@ -66,15 +66,14 @@ class Engine:
         channels = self._connect()
         for work in works:
             chain = layout.chains[work.chain]
-            attempt = new_attempt()
-            instance = Instance(Chain(layout.graph, chain.nodes, work.instance), disk, work, attempt)
+            instance = Instance(Chain(layout.graph, chain.nodes, work.instance), disk, work)
             place = (work.chain, work.instance)
             inputs = [channel for (_, to), channel in channels.items() if to == place]
             outputs = {to: channel for (before, to), channel in channels.items() if before == place}
             executor = Executor(
                 f"{chain.nodes[0]}[{work.instance}]",
                 instance,
-                attempt,
+                new_attempt,
                 Dispatcher(inputs, align),
                 self._routes(work.chain, work.instance, outputs),
                 list(outputs.values()),

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from streamwork.engine.channel import Channel, CheckpointEvent, Data, Watermark
+from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data, Watermark
 from streamwork.engine.dispatcher import Dispatcher
 from streamwork.engine.instance import Instance
 from streamwork.engine.report import Report
@@ -27,7 +27,7 @@ class Executor:
         self,
         name: str,
         instance: Instance,
-        attempt: str,
+        new_attempt: Callable[[], str],
         dispatcher: Dispatcher,
         routes: dict[tuple[Input, str], tuple[Route, list[Channel]]],
         downstream: list[Channel],
@@ -35,7 +35,7 @@ class Executor:
     ) -> None:
         self.name = name
         self._instance = instance
-        self._attempt = attempt
+        self._new_attempt = new_attempt
         self._dispatcher = dispatcher
         self._routes = routes  # (what, to which component) -> how, and the channels to its instances
         self._downstream = downstream
@@ -62,8 +62,8 @@ class Executor:
             self._read_on()
         else:
             item = self._dispatcher.take(choice)
-            if isinstance(item, CheckpointEvent):
-                self._checkpoint(item.epoch)
+            if isinstance(item, Aligned):
+                self._checkpoint(item)
             elif item is not None:
                 self._in_epoch(item.epoch)
                 if isinstance(item, Data):
@@ -84,22 +84,22 @@ class Executor:
             self._reading = None
             self._planned.popleft()
             self._pass_on()
-            self._checkpoint(work.epoch)
+            self._checkpoint(Aligned(work.epoch))
             return
         self._pass_on()
 
     def _in_epoch(self, epoch: int) -> None:
         """The first thing that is seen of an epoch begins it."""
-        if self._instance.epoch != epoch:
-            self._instance.begin(epoch)
+        if self._instance.epoch == 0:
+            self._instance.begin(epoch, self._new_attempt())
 
-    def _checkpoint(self, epoch: int) -> None:
+    def _checkpoint(self, event: Aligned) -> None:
         """Store, pass on, report: everything before the checkpoint event is in, nothing behind it."""
-        self._in_epoch(epoch)
-        reports = self._instance.finish()
+        self._in_epoch(event.epoch)
+        reports = self._instance.finish(event.attempts)
         for channel in self._downstream:
-            channel.send(CheckpointEvent(epoch, self._attempt))
-        self._tell(epoch, reports)
+            channel.send(CheckpointEvent(event.epoch, self._instance.attempt))
+        self._tell(event.epoch, reports)
 
     def _pass_on(self) -> None:
         chain, epoch = self._instance.chain, self._instance.epoch

@@ -26,13 +26,13 @@ Restore = Callable[[RowFormat, tuple[FileRef, ...]], State]
 
 
 class Instance:
-    def __init__(self, chain: Chain, disk: Disk, work: Work, attempt: str, restore: Restore | None = None) -> None:
+    def __init__(self, chain: Chain, disk: Disk, work: Work, restore: Restore | None = None) -> None:
         """Restore the states that `work` names: from their files, or as `restore` does it."""
         self.chain = chain
         self.refs = dict(work.states)  # component -> the files that hold its state
         self._disk = disk
         self._work = work
-        self._attempt = attempt
+        self.attempt = ""
         self._files = StateFiles(disk, Path(work.folder))
         self._formats = {
             node.id: row_format(chain.graph, node, work.groups) for node in chain.nodes if node.keeps is not None
@@ -40,12 +40,13 @@ class Instance:
         restore = restore or self._load
         self.states = {name: restore(rows, self.refs.get(name, ())) for name, rows in self._formats.items()}
         self._stagings: dict[str, Staging] = {}
-        self.epoch = 0
+        self.epoch = 0  # 0: none is under way
         self.chain.watermarks = {name: _time(at) for name, at in work.watermarks.items()}
 
-    def begin(self, epoch: int) -> None:
-        self.epoch = epoch
-        stem = f"{epoch:012d}-{self._work.fence}-{self._attempt}-{self.chain.instance}"
+    def begin(self, epoch: int, attempt: str) -> None:
+        """Begin an epoch; `attempt` is a name that was never used before."""
+        self.epoch, self.attempt = epoch, attempt
+        stem = f"{epoch:012d}-{self._work.fence}-{attempt}-{self.chain.instance}"
         sinks = [node for node in self.chain.nodes if node in self.chain.graph.sinks]
         self._stagings = {
             node.id: Staging(
@@ -69,23 +70,25 @@ class Instance:
                     self.chain.process(name, partition, piece)
                     yield
 
-    def finish(self) -> tuple[Report, ...]:
+    def finish(self, consumed: tuple[str, ...] = ()) -> tuple[Report, ...]:
         """The checkpoint of this epoch: between two events, for every component of the chain alike."""
-        chain, stem = self.chain, f"{self._work.fence}-{self._attempt}"
+        chain, stem = self.chain, f"{self._work.fence}-{self.attempt}"
         counters = chain.checkpoint()
         for name, rows in self._formats.items():
             before = self.refs.get(name, ())
             self.refs[name] = self._files.save(rows, self.states[name], before, chain.instance, self.epoch, stem)
         staged = {name: staging.finish() for name, staging in self._stagings.items()}
         wake = chain.next_tick()
+        self.epoch = 0
         return tuple(
             Report(
                 node.id,
                 chain.instance,
-                self._attempt,
+                self.attempt,
                 counters[node.id],
                 self.refs.get(node.id, ()) if node.keeps is not None else (),
                 staged.get(node.id),
+                consumed,
                 watermarks=_watermarks(chain, node),
                 next_tick=None if wake is None else microseconds(wake),
             )

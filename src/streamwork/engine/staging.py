@@ -19,6 +19,8 @@ from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk, DiskFile
 
+PIECE = 8_192  # rows
+
 
 class Staging:
     """Writes the outputs of one attempt for one sink, as an Arrow stream. No file if there are none."""
@@ -31,11 +33,19 @@ class Staging:
         self._sink = sink
         self._file: _HashedFile | None = None
         self._rows = 0
+        self._waiting: list[Any] = []
 
     def add(self, events: list[Any]) -> None:
-        if not events:
+        self._waiting += events
+        if len(self._waiting) >= PIECE:
+            self._write()
+
+    def _write(self) -> None:
+        """Many small batches cost more than a few large ones, to write and to read."""
+        if not self._waiting:
             return
-        batch = to_batch(self._event, events, self._sink)
+        batch = to_batch(self._event, self._waiting, self._sink)
+        self._waiting = []
         if self._file is None:
             target = self._folder / self._path
             self._disk.make_folder(target.parent)
@@ -46,6 +56,7 @@ class Staging:
 
     def finish(self) -> FileRef | None:
         """Make the outputs durable."""
+        self._write()
         if self._file is None:
             return None
         self._writer.close()

@@ -57,6 +57,12 @@ class Step(ABC):
             return _emit({name: _Copies(events) for name, events in outputs.items()})
         return _emit(outputs)
 
+    def _undo(self, emitted: list[Events], mark: list[int]) -> None:
+        """Drop an event: take back what it has emitted since the lists had these lengths."""
+        for events, length in zip(emitted, mark, strict=True):
+            del events[length:]
+        self.dropped += 1
+
     def _outputs(self) -> Outputs:
         return {MAIN: [], **{name: [] for name in self.node.channels}}
 
@@ -85,12 +91,13 @@ class OperatorStep(Step):
         apply, event = self.operator.apply, None
         try:
             if self._atomic:
+                emitted = list(outputs.values())
                 for event in events:
-                    mark = _lengths(outputs)
+                    mark = [*map(len, emitted)]
                     try:
                         apply(event, collector)
                     except Exception:
-                        self._undo(outputs, mark)
+                        self._undo(emitted, mark)
             else:
                 for event in events:
                     if apply(event, collector) is not None:
@@ -109,11 +116,6 @@ class OperatorStep(Step):
             raise applying_failed(self, events, error) from error
         self.processed += len(events)
         return {MAIN: [event for batch in batches for event in to_structs(node.gives, batch)]}
-
-    def _undo(self, outputs: Outputs, mark: dict[str, int]) -> None:
-        for name, length in mark.items():
-            del outputs[name][length:]
-        self.dropped += 1
 
 
 class InstanceStep(OperatorStep):
@@ -136,12 +138,13 @@ class InstanceStep(OperatorStep):
             return super().process(events)
         outputs = self._outputs()
         collector = EventCollector(self._emit(outputs))
+        emitted = list(outputs.values())
         for event in events:
-            mark, before = _lengths(outputs), copy.deepcopy(self.operator.get_state())
+            mark, before = [*map(len, emitted)], copy.deepcopy(self.operator.get_state())
             try:
                 self.operator.apply(event, collector)
             except Exception:
-                self._undo(outputs, mark)
+                self._undo(emitted, mark)
                 self.operator = _own_copy(self.node)
                 self._guarded_set_up(before)
         self.processed += len(events)
@@ -160,7 +163,7 @@ class KeyedStep(Step):
         super().__init__(node, instance)
         assert node.keeps is not None
         flat = not any(field.arrow.num_fields for field in fields_of(node.keeps).values())
-        self._copy: Callable[[Any], Any] = copy.copy if flat else copy.deepcopy
+        self._copy: Callable[[Any], Any] = node.keeps.__copy__ if flat else copy.deepcopy  # what copy.copy would call
 
     def set_up(self) -> None:
         self._guarded_set_up()
@@ -176,8 +179,8 @@ class KeyedStep(Step):
                 self._process_atomically(events, keys, outputs, collector)
             else:
                 apply, new_record, records = self.operator.apply, self.node.keeps, self.state.records
-                for event, key in zip(events, keys, strict=True):
-                    record = records.get(key)
+                # `map` is lazy: a record is looked up when the event before it has been applied.
+                for event, key, record in zip(events, keys, map(records.get, keys), strict=True):
                     if record is None:
                         record = records[key] = new_record()
                     collector.key = key
@@ -194,21 +197,20 @@ class KeyedStep(Step):
     def _process_atomically(self, events: Events, keys: list[Any], outputs: Outputs, collector: KeyedCollector) -> None:
         """The operator gets a copy of the record, which is kept on return."""
         assert self.node.keeps is not None
-        records = self.state.records
-        for event, key in zip(events, keys, strict=True):
-            record, mark = records.get(key), _lengths(outputs)
-            mine = self.node.keeps() if record is None else self._copy(record)
+        apply, new_record, copied = self.operator.apply, self.node.keeps, self._copy
+        records, changed, emitted = self.state.records, self.state.changed, list(outputs.values())
+        for event, key, record in zip(events, keys, map(records.get, keys), strict=True):
+            mark = [*map(len, emitted)]
+            mine = new_record() if record is None else copied(record)
             collector.key = key
             try:
-                self.operator.apply(event, mine, collector)
+                apply(event, mine, collector)
             except Exception:
-                for name, length in mark.items():
-                    del outputs[name][length:]
+                self._undo(emitted, mark)
                 collector.forget_wishes()
-                self.dropped += 1
                 continue
             records[key] = mine
-            self.state.changed.add(key)
+            changed.add(key)
             if collector.asked:
                 self._settle(collector)
 
@@ -280,10 +282,6 @@ def _emit(outputs: Mapping[str, Any]) -> Callable[..., None]:
         outputs[channel].append(event)
 
     return emit
-
-
-def _lengths(outputs: Outputs) -> dict[str, int]:
-    return {name: len(events) for name, events in outputs.items()}
 
 
 def _own_copy(node: Node) -> Any:

@@ -26,7 +26,7 @@ Without the ledger a sink that committed just before the crash would get the sam
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Protocol
@@ -67,11 +67,13 @@ class Listener(Protocol):
 
 
 class Compute(Protocol):
-    """A host: computes an epoch (steps 2 and 3) on whatever it runs on. Raises StreamworkError where an attempt
-    failed.
-    """
+    """A host: computes epochs (steps 2 and 3) on whatever it runs on, in the order in which they were submitted."""
 
-    def compute(self, layout: Layout, works: Sequence[Work]) -> Sequence[Report]: ...
+    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
+        """Begin an epoch."""
+
+    def collect(self, epoch: int) -> Sequence[Report]:
+        """The reports of all instances. Raises StreamworkError where an attempt failed."""
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -93,7 +95,9 @@ class Driver:
         clock: Clock,
         new_uid: Callable[[], str],
         listener: Listener | None = None,
+        depth: int = 1,
     ) -> None:
+        """`depth` is how many epochs may be under way at a time."""
         self.graph = graph
         self.at: Manifest
         self._settings = settings
@@ -104,6 +108,8 @@ class Driver:
         self._new_uid = new_uid
         self._listener = listener
         self._limited = False
+        self._depth = depth
+        self._under_way: deque[Plan] = deque()
         self._kept = 0.0
         self._next_tick: int | None = 0  # after a start nobody knows: have a look
         self._sinks: dict[str, Sink[Any]] = {n.id: n.component for n in graph.sinks if isinstance(n.component, Sink)}
@@ -151,11 +157,13 @@ class Driver:
 
     def run_epoch(self) -> Manifest | None:
         """Steps 1 to 6. None if there is no new input."""
-        plan = self._plan()
-        if plan is None:
+        while len(self._under_way) < self._depth and (plan := self._plan()) is not None:
+            self._tell(Step.PLANNED, plan.epoch)
+            self._submit(plan)
+        if not self._under_way:
             return None
-        self._tell(Step.PLANNED, plan.epoch)
-        reports = self._compute(plan)
+        plan = self._under_way.popleft()
+        reports = self._collect(plan)
         self._tell(Step.COMPUTED, plan.epoch)
         manifest = self._prepare(plan, reports)
         self._tell(Step.PREPARED, plan.epoch)
@@ -170,7 +178,9 @@ class Driver:
 
     def _plan(self) -> Plan | None:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
-        start = starts(self.graph, self.at.positions)
+        tip = self._under_way[-1] if self._under_way else None
+        at, parent = (tip.end, tip.epoch) if tip else (self.at.positions, self.at.epoch)
+        start = starts(self.graph, at)
         end = ends(self.graph, start)
         tick = round(self._clock.now() * 1_000_000)
         woken = self.graph.timed and self._next_tick is not None and tick >= self._next_tick
@@ -182,7 +192,7 @@ class Driver:
         for node in self.graph.sources:
             node.component.settle()
         while True:
-            plan = Plan(self._next, self.at.epoch, self._fence, start, end, ticks)
+            plan = Plan(self._next, parent, self._fence, start, end, ticks)
             self._next += 1
             try:
                 self._store.write_plan(plan)
@@ -190,8 +200,8 @@ class Driver:
                 continue
             return plan
 
-    def _compute(self, plan: Plan) -> Sequence[Report]:
-        """2 and 3. By the host; here only the question whether everyone has reported."""
+    def _submit(self, plan: Plan) -> None:
+        """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
         works = [
             Work(
                 chain=number,
@@ -211,7 +221,12 @@ class Driver:
             for number, chain in enumerate(self._layout.chains)
             for instance in range(chain.parallelism)
         ]
-        reports = self._host.compute(self._layout, works)
+        self._host.submit(self._layout, works)
+        self._under_way.append(plan)
+
+    def _collect(self, plan: Plan) -> Sequence[Report]:
+        """3. Has everyone reported?"""
+        reports = self._host.collect(plan.epoch)
         told = Counter((report.component, report.instance) for report in reports)
         if told != Counter((node.id, number) for node in self.graph.nodes for number in range(node.parallelism)):
             raise JobFailed(

@@ -28,12 +28,15 @@ class LocalHost:
         self._align = align
         self._engine: Engine | None = None
 
-    def compute(self, layout: Layout, works: Sequence[Work]) -> Sequence[Report]:
+    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
         if self._engine is None:
             self._engine = Engine(layout, works, self._disk, self._new_attempt, self._schedule, self._align)
+        self._engine.submit(works)
+
+    def collect(self, epoch: int) -> Sequence[Report]:
+        assert self._engine is not None
         try:
-            self._engine.submit(works)
-            return self._engine.collect(works[0].epoch)
+            return self._engine.collect(epoch)
         except BaseException:
             self._engine.discard()
             self._engine = None

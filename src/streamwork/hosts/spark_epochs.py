@@ -31,14 +31,17 @@ class SparkEpochs:
         self._session.conf.set("spark.sql.adaptive.enabled", "false")
         self._shipped: tuple[Graph, str, Any] | None = None
 
-    def compute(self, layout: Layout, works: Sequence[Work]) -> Sequence[Report]:
+    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
+        layout.check_one_chain("Spark")
+        self._submitted = (layout.graph, works)
+
+    def collect(self, epoch: int) -> Sequence[Report]:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        layout.check_one_chain("Spark")
-        graph = layout.graph
+        graph, works = self._submitted
         token, broadcast = self._ship(graph)
-        count, epoch = len(works), works[0].epoch
+        count = len(works)
         self._session.sparkContext.setJobDescription(f"{graph.job}: checkpoint {epoch}")
         run = task(lambda: broadcast.value, token, msgspec.json.encode(works))
         try:

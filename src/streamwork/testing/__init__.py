@@ -1,1 +1,15 @@
-"""Tools for testing jobs and the system itself, shipped to users: what is here is not needed at run time."""
+"""What people test their jobs with: a simulator that runs a job in milliseconds, under any schedule, crashing where they like.
+
+    result = run(job, inputs={"payments": [Payment("a", 1), Crash(), Payment("a", 2)]}, seed=7)
+    explore(job, inputs, seeds=1000)      # searches for a schedule or a crash that changes the results
+
+Time is virtual, the disk forgets what was not synced, the sinks are transactional tables in memory. A run is a function of job,
+input and seed. Imports everything; nothing imports it.
+"""
+
+from streamwork.testing.disk import DiskCrashed, SimulatedDisk, Survival
+from streamwork.testing.explore import explore
+from streamwork.testing.markers import Advance, Crash
+from streamwork.testing.simulation import Result, run
+
+__all__ = ["Advance", "Crash", "DiskCrashed", "Result", "SimulatedDisk", "Survival", "explore", "run"]

@@ -1,0 +1,19 @@
+"""Time that goes on only when it is told to."""
+
+from __future__ import annotations
+
+START = 1_767_225_600.0  # 2026-01-01, UTC
+
+
+class VirtualClock:
+    def __init__(self, now: float = START) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds

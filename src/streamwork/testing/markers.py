@@ -1,0 +1,18 @@
+"""Faults as data: markers that stand among the events of an input."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """The machine dies once, in the epoch that reads the event after this, and starts again."""
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """The clock goes on by so many seconds before the event after this is read."""
+
+    seconds: float
+
+
+Marker = Crash | Advance

@@ -1,0 +1,53 @@
+"""A sink in memory, with a ledger: what a transactional database is to a simulated run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from streamwork.components import Event, LedgerEntry, LedgerRow, Sink, SinkKind
+from streamwork.components.columns import to_structs
+from streamwork.components.sink import fenced
+from streamwork.epoch.commit import Verdict, settle
+
+
+class Table:
+    """What survives a crash of the job: rows, and how far they go."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self.ledger: LedgerRow | None = None
+
+
+class MemorySink(Sink[Any]):
+    kind = SinkKind.TRANSACTIONAL
+
+    def __init__(self, table: Table, use_ledger: bool = True) -> None:
+        """`use_ledger=False` is for proving that the ledger is needed."""
+        self._table = table
+        self._use_ledger = use_ledger
+        self._event: type[Event]
+
+    def open(self, event: type[Event]) -> None:
+        self._event = event
+
+    def register(self, uid: str, sink_id: str, fence: int) -> None:
+        row = self._table.ledger or LedgerRow(0, None, "")
+        if row.fence > fence:
+            raise fenced(sink_id, row.fence, fence)
+        self._table.ledger = LedgerRow(fence, row.position, row.manifest_sha256)
+
+    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
+        return self._table.ledger
+
+    def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        verdict = settle(self._table.ledger, entry) if self._use_ledger else Verdict.APPLY
+        rows = [event for batch in staged for event in to_structs(self._event, batch)]
+        if verdict is Verdict.APPLY:
+            self._table.rows += rows
+            self._table.ledger = LedgerRow(entry.fence, entry.end, entry.manifest_sha256)
+        elif verdict is Verdict.ADOPT:
+            assert self._table.ledger is not None
+            self._table.ledger = LedgerRow(entry.fence, self._table.ledger.position, entry.manifest_sha256)

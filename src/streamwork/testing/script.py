@@ -1,0 +1,63 @@
+"""An input of a simulated run: events with markers among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from streamwork.components import OffsetSource, Slice
+from streamwork.components.columns import to_batch
+from streamwork.testing.markers import Advance, Crash, Marker
+
+
+class Script(OffsetSource[Any]):
+    """A list in one or several partitions, read in small pieces, which carries its markers out as it is read."""
+
+    bounded = True
+
+    def __init__(
+        self,
+        event: type[Any],
+        items: Sequence[Any],
+        partitions: int,
+        max_events: int,
+        crash: Callable[[], None],
+        advance: Callable[[float], None],
+    ) -> None:
+        self.event = event
+        self.max_events = max_events
+        self._crash, self._advance = crash, advance
+        self._events: list[list[Any]] = [[] for _ in range(partitions)]
+        self._markers: dict[tuple[int, int], list[Marker]] = {}
+        for place, item in enumerate(items):
+            partition = sum(len(events) for events in self._events) % partitions
+            if isinstance(item, Crash | Advance):
+                self._markers.setdefault((partition, len(self._events[partition])), []).append(item)
+            else:
+                self._events[partition].append(item)
+            del place
+        for events in self._events:
+            to_batch(event, events, "input")  # checks every value as it enters
+
+    def __deepcopy__(self, memo: Any) -> Script:
+        return self  # markers are carried out once, whoever reads
+
+    def partitions(self) -> list[str]:
+        return [str(number) for number in range(len(self._events))]
+
+    def end(self, partition: str, start: int, max_events: int) -> int:
+        number = int(partition)
+        for at in range(start, min(len(self._events[number]) + 1, start + max_events)):
+            waiting = self._markers.get((number, at), [])
+            while waiting and isinstance(waiting[0], Advance):
+                self._advance(waiting.pop(0).seconds)  # type: ignore[union-attr]
+        return min(len(self._events[number]), start + max_events)
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        number = int(partition)
+        for at in range(start, end):
+            waiting = self._markers.get((number, at), [])
+            if waiting and isinstance(waiting[0], Crash):
+                waiting.pop(0)
+                self._crash()
+            yield Slice([self._events[number][at]])

@@ -1,0 +1,194 @@
+"""Running a job in one process, with virtual time, a seeded schedule, and crashes anywhere.
+
+A run is a function of job, input, seed and `crash_at`. Sources that `inputs` names give those events instead; every sink is a
+table in memory; files are on a disk that forgets, at a crash, what was not synced. After a crash the job starts again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from streamwork.components import Record, Sink
+from streamwork.engine import Schedule
+from streamwork.engine.engine import Choice
+from streamwork.engine.instance import row_format
+from streamwork.epoch import Driver, Manifest, Step, Store
+from streamwork.errors import WrongUse
+from streamwork.hosts.local import LocalHost
+from streamwork.job import Graph, Job
+from streamwork.state import InstanceState, KeyedState, StateFiles
+from streamwork.testing.clock import VirtualClock
+from streamwork.testing.disk import DiskCrashed, SimulatedDisk
+from streamwork.testing.memory import MemorySink, Table
+from streamwork.testing.script import Script
+
+ROOT = Path("/simulated")
+MOST_LIVES = 50
+
+
+@dataclass
+class Guards:
+    """What protects a run. Taking one away is how a checker is shown to be able to fail."""
+
+    align: bool = True
+    ledger: bool = True
+
+
+@dataclass
+class Result:
+    """What a run left behind."""
+
+    outputs: dict[str, list[Any]]  # sink -> its rows, in the order of their commits
+    states: dict[str, dict[Any, Record]]  # component -> key (or instance) -> record
+    checkpoints: list[int]  # the completed ones
+    processed: dict[str, int]  # component -> events in completed checkpoints
+    lives: int = 1
+    steps: int = 0  # how many choices the schedule made: `crash_at` may be any of them
+    story: list[str] = field(default_factory=list)
+
+
+def run(
+    job: Job,
+    inputs: Mapping[str, Sequence[Any]] | None = None,
+    seed: int = 0,
+    crash_at: Sequence[int] | int | None = None,
+    epoch_events: int | None = None,
+    partitions: int = 1,
+    until: Callable[[Result], bool] | None = None,
+    guards: Guards | None = None,
+) -> Result:
+    """Run a job until its input is done, or until `until` says so after a checkpoint.
+
+    `crash_at` are step numbers, counted over the whole run, at which the machine dies; `epoch_events` how many events of an
+    input an epoch takes (else the seed chooses); `partitions` how many partitions each input has.
+    """
+    return _Simulation(job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards()).run(until)
+
+
+class _Simulation:
+    def __init__(
+        self,
+        job: Job,
+        inputs: Mapping[str, Sequence[Any]],
+        seed: int,
+        crash_at: Sequence[int] | int | None,
+        epoch_events: int | None,
+        partitions: int,
+        guards: Guards,
+    ) -> None:
+        self._random = random.Random(seed)
+        self._settings = job.settings
+        self._guards = guards
+        self._clock = VirtualClock()
+        self._disk = SimulatedDisk(seed=self._random.randrange(2**31))
+        crashes = [crash_at] if isinstance(crash_at, int) else list(crash_at or ())
+        self._schedule = _Crashing(random.Random(self._random.randrange(2**31)), set(crashes))
+        graph = job.graph()
+        self._tables = {node.id: Table() for node in graph.sinks if isinstance(node.component, Sink)}
+        for name in inputs:
+            if name not in {node.id for node in graph.sources}:
+                raise WrongUse(
+                    "SW-TESTING-INPUT",
+                    f"inputs= names {name!r}, which is no source of {job.name}",
+                    "use the id of a source",
+                )
+        size = epoch_events or self._random.randint(1, 12)
+        scripts = {
+            name: Script(
+                graph[name].component.event, items, partitions, size * partitions, self._die, self._clock.sleep
+            )
+            for name, items in inputs.items()
+        }
+        nodes = tuple(
+            replace(node, component=scripts.get(node.id, node.component))
+            if node.id not in self._tables
+            else replace(node, component=MemorySink(self._tables[node.id], guards.ledger))
+            for node in graph.nodes
+        )
+        self._graph = Graph(graph.job, nodes)
+        self._story: list[str] = []
+
+    def run(self, until: Callable[[Result], bool] | None) -> Result:
+        for life in range(1, MOST_LIVES + 1):
+            store = Store(self._disk, ROOT, self._graph.job)
+            host = LocalHost(self._disk, self._schedule, self._token, self._guards.align)
+            driver = Driver(self._graph, self._settings, store, host, self._clock, self._token, listener=self, depth=2)
+            try:
+                started = driver.start()
+                self._story.append(f"life {life}: " + ("new" if started.new else f"resumed at {started.resumed_at}"))
+                while driver.run_epoch() is not None:
+                    self._clock.sleep(0.1)
+                    if until is not None and until(self._result(store, driver.at, life)):
+                        break
+                return self._result(store, driver.at, life)
+            except DiskCrashed:
+                self._disk.crash()
+        raise AssertionError(f"{MOST_LIVES} lives were not enough: {self._story}")
+
+    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+        """Told by the driver: each step of the protocol is also one at which the machine may die."""
+        self._story.append(f"{step.value} {epoch}")
+        self._schedule.count()
+
+    def _die(self) -> None:
+        raise DiskCrashed
+
+    def _token(self) -> str:
+        return f"{self._random.randrange(2**32):08x}"
+
+    def _result(self, store: Store, at: Manifest, lives: int) -> Result:
+        manifests = [store.read_completed(number) for number in store.completed()]
+        chain, by_hash = [at], {manifest.sha256: manifest for manifest in manifests}
+        while chain[-1].parent_sha256 in by_hash:
+            chain.append(by_hash[chain[-1].parent_sha256])
+        processed: dict[str, int] = {}
+        for manifest in chain:
+            for name, counters in manifest.counters.items():
+                processed[name] = processed.get(name, 0) + counters["processed"]
+        return Result(
+            outputs={name: list(table.rows) for name, table in self._tables.items()},
+            states=_states(self._graph, store, at, self._settings.groups),
+            checkpoints=sorted(manifest.epoch for manifest in chain if manifest.epoch),
+            processed=processed,
+            lives=lives,
+            steps=self._schedule.steps,
+            story=self._story,
+        )
+
+
+class _Crashing(Schedule):
+    """Any order, chosen by a seed; and the machine dies at the steps that were asked for."""
+
+    def __init__(self, rng: random.Random, crashes: set[int]) -> None:
+        self.steps = 0
+        self._random = rng
+        self._crashes = crashes
+
+    def choose(self, choices: Sequence[Choice]) -> Choice:
+        self.count()
+        return self._random.choice(choices)
+
+    def count(self) -> None:
+        self.steps += 1
+        if self.steps in self._crashes:
+            raise DiskCrashed
+
+
+def _states(graph: Graph, store: Store, at: Manifest, groups: int) -> dict[str, dict[Any, Record]]:
+    files, found = StateFiles(store.disk, store.folder), {}
+    for name, instances in at.components.items():
+        rows = row_format(graph, graph[name], groups)
+        records: dict[Any, Record] = {}
+        for instance, chain in instances.items():
+            state = rows.new_state()
+            files.load(rows, chain, state)
+            if isinstance(state, KeyedState):
+                records.update(state.records)
+            elif isinstance(state, InstanceState) and state.record is not None:
+                records[int(instance)] = state.record
+        found[name] = records
+    return found
