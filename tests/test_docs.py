@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -18,8 +19,8 @@ README = (REPO / "README.md").read_text()
 PROGRAM = Path(sys.executable).parent / "streamwork"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def test_the_readme_s_job_is_the_example() -> None:
@@ -75,3 +76,26 @@ def test_links_lead_somewhere() -> None:
     for page in [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", ["log", "testing"])
+def test_the_examples_of_the_guides_run(tmp_path: Path, page: str) -> None:
+    (tmp_path / "example.py").write_text("\n".join(blocks("python", (REPO / "docs" / f"{page}.md").read_text())))
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_the_commands_of_the_log_guide_work_as_written(tmp_path: Path) -> None:
+    job = blocks("python")[0].split("class Usage")[0]
+    (tmp_path / "transaction.py").write_text(job)
+    write_transactions(tmp_path / "transactions.jsonl", 100, cards=10)
+    said = []
+    for line in blocks("sh", (REPO / "docs" / "log.md").read_text())[0].splitlines():
+        command = line.replace("streamwork", str(PROGRAM), 1)
+        answer = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, f"{line}: {answer.stderr}"
+        said.append(answer.stdout)
+    assert said[2].count("card-") == 3
+    assert sum(partition["end"] for partition in json.loads(said[3])["partitions"]) == 100

@@ -204,5 +204,5 @@ def test_python_job_py_runs_on_spark_by_importing_itself(folder: Path) -> None:
 
 def test_help_names_every_command(tmp_path: Path) -> None:
     answer = call(tmp_path, "--help")
-    for name in ("run", "checkpoints", "doctor", "demo"):
+    for name in ("run", "checkpoints", "doctor", "demo", "new", "dev", "log", "bench"):
         assert f"\n  {name} " in answer.stdout

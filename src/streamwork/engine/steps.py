@@ -163,7 +163,8 @@ class KeyedStep(Step):
         super().__init__(node, instance)
         assert node.keeps is not None
         flat = not any(field.arrow.num_fields for field in fields_of(node.keeps).values())
-        self._copy: Callable[[Any], Any] = node.keeps.__copy__ if flat else copy.deepcopy  # what copy.copy would call
+        kept: Any = node.keeps
+        self._copy: Callable[[Any], Any] = kept.__copy__ if flat else copy.deepcopy  # what copy.copy would call
 
     def set_up(self) -> None:
         self._guarded_set_up()

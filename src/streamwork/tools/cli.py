@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +19,14 @@ import streamwork
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.session import DEFAULT_MASTER
 from streamwork.job import Job, Layout
+from streamwork.job.jobfile import load_job
 from streamwork.job.settings import seconds
 from streamwork.tools.checkpoints import list_checkpoints
 from streamwork.tools.demo import look, run_demo
+from streamwork.tools.dev import develop
 from streamwork.tools.doctor import Finding, examine
-from streamwork.tools.jobfile import load_job
 from streamwork.tools.log_commands import log_group
+from streamwork.tools.new import create
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 from streamwork.world import RealClock
@@ -87,6 +91,44 @@ def run_command(
         module_folder=loaded.path.parent,
     )
     outcome = _watched(as_json, lambda watcher: run(loaded.job, options, watcher))
+    if as_json:
+        _print_json(outcome)
+
+
+@cli.command("new")
+@click.argument("name")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to put it all  [default: NAME]")
+@JSON
+def new_command(name: str, folder: Path | None, as_json: bool) -> None:
+    """Write a folder with a small job, a few lines for it to read, and its test."""
+    created = create(name, Path(name if folder is None else folder).absolute())
+    if as_json:
+        _print_json(created)
+        return
+    click.echo(f"wrote {', '.join(created.files)} to {created.folder}")
+    click.echo(f"\nwhat to do next:\n  cd {shlex.quote(os.path.relpath(created.folder))}")
+    for command in created.next:
+        click.echo(f"  {command}")
+
+
+@cli.command("dev")
+@click.argument("jobfile", metavar="JOBFILE[:NAME]")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Where state and checkpoints are kept  [default: .streamwork beside JOBFILE, as with run]",
+)
+@JSON
+def dev_command(jobfile: str, root: Path | None, as_json: bool) -> None:
+    """Run the job without Spark, and start it anew from its last checkpoint whenever it is saved, until Ctrl-C."""
+    output = sys.stderr if as_json else None
+    outcome = develop(
+        jobfile,
+        None if root is None else root.absolute(),
+        lambda line: click.echo(line, err=as_json),
+        output,
+        RealClock(),
+    )
     if as_json:
         _print_json(outcome)
 
@@ -235,3 +277,7 @@ def _fail(error: StreamworkError, as_json: bool) -> None:
         console.print(error.cause, markup=False, soft_wrap=True)
         console.print(f"  what to do: {error.action}", markup=False, soft_wrap=True)
     sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":  # `streamwork dev` starts its child so, with its own Python
+    main()

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import streamwork
-from streamwork.tools.jobfile import load_job
+from streamwork.job.jobfile import load_job
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 
 EVENTS = 200_000

@@ -22,9 +22,9 @@ from streamwork.components import Event
 from streamwork.components.columns import check_entered
 from streamwork.components.schema import Misfit
 from streamwork.errors import JobFailed, WrongUse
+from streamwork.job.jobfile import import_file
 from streamwork.job.settings import seconds
 from streamwork.log import EventLog, FileLocks, Fsync, Isolation, Located, LogInfo, LogReader, Policy, describe
-from streamwork.tools.jobfile import import_file
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 PATH = click.argument("path", type=click.Path(path_type=Path))

@@ -20,9 +20,8 @@ from streamwork.epoch.driver import Started
 from streamwork.errors import JobFailed, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.session import DEFAULT_MASTER, start_spark
-from streamwork.job import Job, Layout
+from streamwork.job import Job, Layout, jobfile
 from streamwork.job.settings import seconds
-from streamwork.tools import jobfile
 from streamwork.world import Clock, RealClock, RealDisk
 
 IDLE_SECONDS = 0.05
@@ -116,8 +115,8 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
         if watcher is not None:
             watcher.on_started(job.name, started)
         ends = options.until_caught_up or driver.finished()
-        with _stop_on_signal() as stop:
-            while not stop.is_set():
+        with _stop_on_signal(clock) as stop:
+            while not stop.asked:
                 planned = clock.monotonic()
                 if driver.run_epoch() is None:
                     if ends:
@@ -220,16 +219,32 @@ def _host(options: Options, store: Store) -> Any:
     return SparkEpochs(start_spark(options.master, log, [options.module_folder] if options.module_folder else []))
 
 
+class Stop:
+    """Whether somebody has asked for an end. A plain flag: a lock could be held at the moment the signal comes."""
+
+    SLICE = 0.05
+
+    def __init__(self, clock: Clock) -> None:
+        self.asked = False
+        self._clock = clock
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until it is asked for."""
+        until = self._clock.monotonic() + seconds
+        while not self.asked and (left := until - self._clock.monotonic()) > 0:
+            self._clock.sleep(min(left, self.SLICE))
+
+
 @contextmanager
-def _stop_on_signal() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; a second signal acts as usual. Only the main thread can listen to signals."""
-    stop = threading.Event()
+def _stop_on_signal(clock: Clock) -> Iterator[Stop]:
+    """SIGINT and SIGTERM ask for an end; a second signal acts as usual. Only the main thread can listen to signals."""
+    stop = Stop(clock)
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        stop.set()
+        stop.asked = True
         signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

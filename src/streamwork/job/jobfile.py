@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from streamwork.errors import StreamworkError, WrongUse
-from streamwork.job import Job
+from streamwork.job.job import Job
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ def import_file(path: Path) -> ModuleType:
     """Import a file under its own name, so that Spark's workers can import it too."""
     global loading
     name = path.stem
+    if name in sys.stdlib_module_names:
+        raise WrongUse(
+            "SW-JOBFILE-NAME", f"{path.name} has the name of a module of Python's own", "give the file another name"
+        )
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
