@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamwork import Event, KeyedOperator, Operator, Record, StatefulOperator
+from streamwork import Event, KeyedOperator, Operator, Record, StatefulOperator, StatefulSource
 
 
 class Reading(Event):
@@ -140,3 +140,30 @@ def twice(reading: Reading) -> list[Reading]:
 def summing(reading: Reading, state: Running) -> Alert | None:
     state.total += reading.value
     return Alert(reading.sensor, state.total) if reading.value else None
+
+
+class Place(Record):
+    at: int = 0
+
+
+class Counter(StatefulSource[Counted, Place]):
+    """Gives the numbers up to a limit, some at a time."""
+
+    replayable = True
+    max_events = 4
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def setup_instance(self, instance: int, state: Place | None) -> None:
+        self.instance = instance
+        self.place = Place() if state is None else state
+
+    def get_events(self, collector: Any) -> None:
+        for _ in range(3):
+            if self.place.at < self.limit:
+                self.place.at += 1
+                collector.emit(Counted(self.place.at, f"i{self.instance}"))
+
+    def get_state(self) -> Place:
+        return self.place

@@ -14,7 +14,9 @@ from streamwork.components import (
     Operator,
     Record,
     Sink,
+    Source,
     StatefulOperator,
+    StatefulSource,
 )
 from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
@@ -51,7 +53,9 @@ __all__ = [
     "Refused",
     "Sink",
     "SqliteSink",
+    "Source",
     "StatefulOperator",
+    "StatefulSource",
     "Stream",
     "StreamworkError",
     "WrongUse",

@@ -8,7 +8,7 @@ from streamwork.components.grouping import Grouping
 from streamwork.components.keys import Key
 from streamwork.components.operator import AnyOperator, KeyedOperator, Operator, StatefulOperator
 from streamwork.components.sink import AnySink, LedgerEntry, LedgerRow, Observer, Position, Sink, SinkKind
-from streamwork.components.source import OffsetSource, OnError, Partitioning, Slice
+from streamwork.components.source import OffsetSource, OnError, Partitioning, Slice, Source, Start, StatefulSource
 from streamwork.components.values import Digits, Event, Record
 
 __all__ = [
@@ -33,7 +33,10 @@ __all__ = [
     "Sink",
     "SinkKind",
     "Slice",
+    "Source",
+    "Start",
     "StatefulOperator",
+    "StatefulSource",
     "Timer",
     "TimerClock",
 ]

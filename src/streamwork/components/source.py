@@ -8,10 +8,15 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
-from streamwork.components.values import Event
+from streamwork.components.collector import EventCollector
+from streamwork.components.generics import type_arguments
+from streamwork.components.operator import check_record
+from streamwork.components.values import Event, Record
 
 E = TypeVar("E", bound=Event)
+R = TypeVar("R", bound=Record)
 OnError = Literal["fail", "drop"]
+Start = Literal["stored", "latest", "earliest"]
 
 
 class Slice(msgspec.Struct):
@@ -29,7 +34,68 @@ class Partitioning(msgspec.Struct, frozen=True):
     partitions: int
 
 
-class OffsetSource(ABC, Generic[E]):
+class AnySource:
+    """What all sources share."""
+
+    bounded: ClassVar[bool] = False
+    """True if no input will ever be added: the job ends when all of it is done."""
+
+
+class Source(AnySource, Generic[E]):
+    """A source that people write, and that keeps nothing: what it gave is gone. Exactly-once cannot be had with it.
+
+    `get_events` emits what is there and returns within about 100 ms; it is called again until an epoch has `max_events`, or
+    until it emits nothing.
+    """
+
+    max_events: int = 100_000
+    replayable: ClassVar[bool] = False
+
+    def setup_instance(self, instance: int) -> None: ...
+
+    def get_events(self, collector: EventCollector) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called when the instance goes away, except on a crash."""
+
+    @property
+    def event(self) -> type[Event]:
+        return type_arguments(type(self), Source)[0]
+
+
+class StatefulSource(AnySource, Generic[E, R]):
+    """A source that people write, with one record per instance: where it is.
+
+    ``replayable = True`` promises that the state alone decides what comes next, so that after a crash the same events come
+    again; exactly-once needs it.
+    """
+
+    max_events: int = 100_000
+    replayable: ClassVar[bool] = False
+
+    def setup_instance(self, instance: int, state: R | None) -> None:
+        raise NotImplementedError
+
+    def get_events(self, collector: EventCollector) -> None:
+        raise NotImplementedError
+
+    def get_state(self) -> R:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called when the instance goes away, except on a crash."""
+
+    @property
+    def event(self) -> type[Event]:
+        return type_arguments(type(self), StatefulSource)[0]
+
+    @property
+    def record(self) -> type[Record]:
+        return check_record(type_arguments(type(self), StatefulSource)[1])
+
+
+class OffsetSource(AnySource, ABC, Generic[E]):
     """A source whose input lies in partitions and can be read again from any offset.
 
     An epoch's slice is planned by the driver with `partitions` and `end`, then read with `read`, perhaps several times
@@ -38,8 +104,9 @@ class OffsetSource(ABC, Generic[E]):
 
     event: type[E]
     max_events: int
-    bounded: ClassVar[bool] = False
-    """True if no input will ever be added: the job ends when all of it is done."""
+    start: Start = "stored"
+    """Where reading begins when the job starts: "stored", where it was left, or at the earliest event if it never was;
+    "latest", behind everything that is there, each time; "earliest" is "stored" under another name."""
 
     @abstractmethod
     def partitions(self) -> list[str]:
@@ -56,6 +123,10 @@ class OffsetSource(ABC, Generic[E]):
     def first(self, partition: str) -> int:
         """The lowest offset that is there: where a job that never read this partition begins."""
         return 0
+
+    def latest(self, partition: str) -> int:
+        """The offset behind everything that is there."""
+        return self.end(partition, self.first(partition), 2**62)
 
     def identity(self) -> str | None:
         """What this very input can be recognised by later, when it has grown; None if that is not known (yet)."""

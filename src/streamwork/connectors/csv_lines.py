@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from streamwork.components import Event, OnError, Slice
+from streamwork.components import Event, OnError, Slice, Start
 from streamwork.components.schema import Misfit, maker, show
 from streamwork.connectors.csv_values import readers_of
 from streamwork.connectors.line_file import BLOCK, LineFile, lines
@@ -45,8 +45,9 @@ class Csv(LineFile[E], Generic[E]):
         header: bool | Sequence[str] = True,
         growing: bool = True,
         max_events: int = 200_000,
+        start: Start = "stored",
     ) -> None:
-        super().__init__(path, event, on_error, max_events)
+        super().__init__(path, event, on_error, max_events, start)
         readers_of(event)
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0':
             raise WrongUse("SW-JOB-SETTING", f"delimiter={delimiter!r}", 'use one character, such as "," or "\\t"')

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from streamwork.components import Event, OnError, Slice
+from streamwork.components import Event, OnError, Slice, Start
 from streamwork.components.columns import check_entered
 from streamwork.components.schema import Misfit
 from streamwork.connectors.line_file import LineFile, lines
@@ -30,8 +30,15 @@ class JsonLines(LineFile[E], Generic[E]):
     "drop" leaves it out and counts it. Fields that the event does not have are ignored.
     """
 
-    def __init__(self, path: str | Path, event: type[E], on_error: OnError = "fail", max_events: int = 200_000) -> None:
-        super().__init__(path, event, on_error, max_events)
+    def __init__(
+        self,
+        path: str | Path,
+        event: type[E],
+        on_error: OnError = "fail",
+        max_events: int = 200_000,
+        start: Start = "stored",
+    ) -> None:
+        super().__init__(path, event, on_error, max_events, start)
 
     def block_size(self) -> int:
         return BLOCK

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from streamwork.components import Event, OffsetSource, OnError, Slice
+from streamwork.components import Event, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
 from streamwork.errors import JobFailed, Refused, WrongUse
 
@@ -25,11 +25,12 @@ class LineFile(OffsetSource[E], Generic[E]):
     Whoever plans and whoever reads ask the same `records`, so a slice always ends between two of them.
     """
 
-    def __init__(self, path: str | Path, event: type[E], on_error: OnError, max_events: int) -> None:
+    def __init__(self, path: str | Path, event: type[E], on_error: OnError, max_events: int, start: Start) -> None:
         check_on_error(on_error)
         fields_of(event)
         self.event = event
         self.max_events = max_events
+        self.start = start
         self.path = Path(path).absolute()
         self._on_error = on_error
 

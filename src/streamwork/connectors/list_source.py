@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-from streamwork.components import Event, OffsetSource, Slice
+from streamwork.components import Event, OffsetSource, Slice, Start
 from streamwork.components.columns import to_batch
 from streamwork.errors import WrongUse
 
@@ -18,11 +18,14 @@ class ListSource(OffsetSource[E], Generic[E]):
 
     bounded = True
 
-    def __init__(self, events: Sequence[E], event: type[E] | None = None, max_events: int = 200_000) -> None:
+    def __init__(
+        self, events: Sequence[E], event: type[E] | None = None, max_events: int = 200_000, start: Start = "stored"
+    ) -> None:
         if event is None and not events:
             raise WrongUse("SW-TYPE-MISSING", "an empty list does not say what its events are", "add event=YourEvent")
         self.event = event if event is not None else type(events[0])
         self.max_events = max_events
+        self.start = start
         self._events = list(events)
         to_batch(self.event, self._events, "ListSource")  # checks every value as it enters
 

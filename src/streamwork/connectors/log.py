@@ -8,7 +8,17 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from streamwork.components import Event, LedgerEntry, LedgerRow, OffsetSource, Partitioning, Sink, SinkKind, Slice
+from streamwork.components import (
+    Event,
+    LedgerEntry,
+    LedgerRow,
+    OffsetSource,
+    Partitioning,
+    Sink,
+    SinkKind,
+    Slice,
+    Start,
+)
 from streamwork.components.columns import to_structs
 from streamwork.components.schema import fields_of
 from streamwork.epoch.commit import Verdict, settle
@@ -31,10 +41,12 @@ class LogSource(OffsetSource[E], Generic[E]):
         event: type[E],
         isolation: Isolation | str = Isolation.READ_COMMITTED,
         max_events: int = 1_000_000,
+        start: Start = "stored",
     ) -> None:
         fields_of(event)
         self.event = event
         self.max_events = max_events
+        self.start = start
         self.path = Path(path).absolute()
         self._isolation = isolation
         self._open: LogReader[E] | None = None

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamwork.components import Event, OffsetSource, OnError, Slice
+from streamwork.components import Event, OffsetSource, OnError, Slice, Start
 from streamwork.components.columns import to_structs
 from streamwork.components.schema import Misfit, arrow_schema, fields_of, relaxed
 from streamwork.connectors.line_file import check_on_error, missing
@@ -45,11 +45,19 @@ class Parquet(OffsetSource[E], Generic[E]):
     the row out and counts it.
     """
 
-    def __init__(self, path: str | Path, event: type[E], on_error: OnError = "fail", max_events: int = 200_000) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        event: type[E],
+        on_error: OnError = "fail",
+        max_events: int = 200_000,
+        start: Start = "stored",
+    ) -> None:
         check_on_error(on_error)
         fields_of(event)
         self.event = event
         self.max_events = max_events
+        self.start = start
         self.path = Path(path).absolute()
         self._on_error = on_error
         self._files: dict[str, Path] = {}  # every partition ever seen: one that vanishes is asked about, not forgotten

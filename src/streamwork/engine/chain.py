@@ -20,7 +20,7 @@ from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import check_types
 from streamwork.engine.staging import Staging
-from streamwork.engine.steps import Events, InstanceStep, KeyedStep, OperatorStep, Outputs, StageStep, Step
+from streamwork.engine.steps import Events, InstanceStep, KeyedStep, OperatorStep, Outputs, SourceStep, StageStep, Step
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
 
@@ -39,6 +39,7 @@ class Chain:
         self.outbox: dict[Input, Events] = {}  # what goes through an exchange to other chains
         self._steps = {node.id: _step(node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
         self._sources = {node.id: {"processed": 0, "dropped": 0} for node in self.nodes if node.kind is NodeKind.SOURCE}
+        self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
         self._followers: dict[Input, list[Step]] = {}
         for step in self._steps.values():
             for one in step.node.inputs:
@@ -56,16 +57,19 @@ class Chain:
 
     def open(self, states: Mapping[str, State], stagings: Mapping[str, Staging]) -> None:
         """Begin an epoch with these states and these places for outputs."""
-        for name, step in self._steps.items():
+        working = {**self._steps, **self.polled}
+        for name, step in working.items():
             step.reset()
             if isinstance(step, KeyedStep | InstanceStep):
-                step.state = states[name]
+                if step.node.keeps is not None:
+                    step.state = states[name]
             elif isinstance(step, StageStep):
                 step.staging = stagings[name]
         for counters in self._sources.values():
             counters.update(processed=0, dropped=0)
-        for step in self._steps.values():
-            if not self._is_set_up or (isinstance(step, InstanceStep) and step.is_stale):
+        for step in working.values():
+            stale = isinstance(step, InstanceStep) and step.node.keeps is not None and step.is_stale
+            if not self._is_set_up or stale:
                 step.set_up()
         self._is_set_up = True
 
@@ -101,8 +105,8 @@ class Chain:
 
     def checkpoint(self) -> dict[str, dict[str, int]]:
         """Between two events: states are up to date now. Counters of every component, the stateless ones too."""
-        for step in self._steps.values():
-            if isinstance(step, InstanceStep):
+        for step in (*self._steps.values(), *self.polled.values()):
+            if isinstance(step, InstanceStep) and step.node.keeps is not None:
                 step.take_state()
         counted = {name: dict(counters) for name, counters in self._sources.items()}
         counted.update((name, step.counters()) for name, step in self._steps.items())
@@ -114,8 +118,8 @@ class Chain:
         return min((at for at in waiting if at is not None), default=None)
 
     def close(self) -> None:
-        for step in self._steps.values():
-            if step.node.kind is NodeKind.OPERATOR:
+        for step in (*self._steps.values(), *self.polled.values()):
+            if step.node.kind is not NodeKind.SINK:
                 try:
                     step.operator.close()
                 except Exception:

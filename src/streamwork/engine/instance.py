@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from streamwork.components import OffsetSource
+from streamwork.components import OffsetSource, Slice
 from streamwork.engine.chain import Chain, from_microseconds, microseconds
 from streamwork.engine.report import Report
 from streamwork.engine.staging import Staging
@@ -69,6 +69,12 @@ class Instance:
                 for piece in source.read(partition, start, end):
                     self.chain.process(name, partition, piece)
                     yield
+        for name, step in self.chain.polled.items():
+            read, most = 0, self.chain.graph[name].component.max_events
+            while read < most and (events := step.poll()):
+                self.chain.process(name, str(self.chain.instance), Slice(events))
+                read += len(events)
+                yield
 
     def finish(self, consumed: tuple[str, ...] = ()) -> tuple[Report, ...]:
         """The checkpoint of this epoch: between two events, for every component of the chain alike."""
@@ -117,6 +123,7 @@ def _time(value: int | None) -> datetime | None:
 
 def row_format(graph: Graph, node: Node, groups: int) -> RowFormat:
     """The rows of a component's state: by key, or one row per instance."""
-    assert node.takes is not None and node.keeps is not None
-    event = graph[node.inputs[0].node].emits(node.inputs[0].channel) or node.takes
+    first = node.inputs[0] if node.inputs else None
+    event = node.gives if first is None else graph[first.node].emits(first.channel)
+    assert event is not None and node.keeps is not None
     return RowFormat(node.id, event, node.key, node.keeps, groups)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from streamwork.components import EventCollector, KeyedCollector, TimerClock
+from streamwork.components import EventCollector, KeyedCollector, StatefulSource, TimerClock
 from streamwork.components.collector import MAIN
-from streamwork.components.columns import to_batch, to_structs
+from streamwork.components.columns import check_types, to_batch, to_structs
 from streamwork.components.schema import fields_of, holds_mutable, show
 from streamwork.engine.staging import Staging
 from streamwork.errors import JobFailed, StreamworkError
@@ -152,6 +152,25 @@ class InstanceStep(OperatorStep):
 
     def take_state(self) -> None:
         self.state.record = self._given = copy.deepcopy(self.operator.get_state())
+
+
+class SourceStep(InstanceStep):
+    """A source that people wrote: it is asked, until it has nothing to say."""
+
+    def set_up(self) -> None:
+        if isinstance(self.operator, StatefulSource):
+            super().set_up()
+        else:
+            self._guarded_set_up()
+
+    def poll(self) -> Events:
+        events: Events = []
+        try:
+            self.operator.get_events(EventCollector(events.append))
+        except (Exception, SystemExit) as error:
+            raise applying_failed(self, "get_events", error) from error
+        check_types(self.node.gives, events, self.node.id)
+        return events
 
 
 class KeyedStep(Step):

@@ -34,12 +34,12 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import LedgerEntry, LedgerRow, Observer, Sink
+from streamwork.components import LedgerEntry, LedgerRow, Observer, Position, Sink
 from streamwork.engine import Report, Work
 from streamwork.engine.staging import read_staged
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
 from streamwork.epoch.recovery import check_fit, check_ledgers, check_sources, newest
-from streamwork.epoch.slices import CLOCK, ends, ranges, starts, timed_partitions
+from streamwork.epoch.slices import CLOCK, ends, ranges, skips, starts, timed_partitions
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused, StreamworkError
 from streamwork.job import Graph, Layout, Settings
@@ -108,7 +108,8 @@ class Driver:
         self._new_uid = new_uid
         self._listener = listener
         self._limited = False
-        self._depth = depth
+        self._depth = 1 if graph.polled else depth  # what is polled may come to nothing, so nothing is built on it yet
+        self._skipped: Position = {}
         self._under_way: deque[Plan] = deque()
         self._kept = 0.0
         self._next_tick: int | None = 0  # after a start nobody knows: have a look
@@ -145,6 +146,7 @@ class Driver:
         if parent is not None:
             self._commit(self.at, parent)
             self._complete(self.at)
+        self._skipped = skips(self.graph)
         self._store.clean_up(self._fence)
         self._next = self._store.newest_number() + 1
         self._keep()
@@ -165,6 +167,8 @@ class Driver:
         plan = self._under_way.popleft()
         reports = self._collect(plan)
         self._tell(Step.COMPUTED, plan.epoch)
+        if self.graph.polled and plan.end.items() <= plan.start.items() and not _events(self.graph, reports):
+            return None  # sources that are polled had nothing to say: the number is spent, nothing else has happened
         manifest = self._prepare(plan, reports)
         self._tell(Step.PREPARED, plan.epoch)
         self._commit(manifest, self.at)
@@ -180,17 +184,21 @@ class Driver:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
         tip = self._under_way[-1] if self._under_way else None
         at, parent = (tip.end, tip.epoch) if tip else (self.at.positions, self.at.epoch)
-        start = starts(self.graph, at)
+        start = starts(self.graph, at, self._skipped)
         end = ends(self.graph, start)
         tick = round(self._clock.now() * 1_000_000)
         woken = self.graph.timed and self._next_tick is not None and tick >= self._next_tick
-        if end == start and not woken:
+        if end == start and not woken and not self.graph.polled:
             return None
         ticks = (max(tick, start.get(CLOCK, 0) + 1),) if self.graph.timed else ()
         end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
         self._limited = ends(self.graph, end, max_events=1) != end
-        for node in self.graph.sources:
+        for node in self.graph.planned:
             node.component.settle()
+        polled = tuple(f"{node.id}/" for node in self.graph.polled)
+        end = {
+            name: offset for name, offset in end.items() if not name.startswith(polled)
+        }  # how far they come is told later
         while True:
             plan = Plan(self._next, parent, self._fence, start, end, ticks)
             self._next += 1
@@ -244,7 +252,7 @@ class Driver:
             parent_sha256=self.at.sha256,
             fence=self._fence,
             uid=self._uid,
-            positions=plan.end,
+            positions={**plan.end, **_polled_positions(self.graph, self.at.positions, reports)},
             components={node.id: _chains(node.id, reports) for node in self.graph.stateful},
             sinks={node.id: SinkPart(_staged(node.id, reports)) for node in self.graph.sinks},
             counters={node.id: _counters(node.id, reports) for node in self.graph.nodes},
@@ -317,7 +325,7 @@ class Driver:
         """Tell the sources from where on this job needs them."""
         self._kept = self._clock.monotonic()
         known, stored = self._store.sources(), self._store.sources()
-        for node in self.graph.sources:
+        for node in self.graph.planned:
             at = {
                 name.partition("/")[2]: offset
                 for name, offset in self.at.positions.items()
@@ -340,6 +348,18 @@ class Driver:
 
 def _chains(component: str, reports: Sequence[Report]) -> dict[str, tuple[FileRef, ...]]:
     return {str(report.instance): report.state for report in reports if report.component == component}
+
+
+def _events(graph: Graph, reports: Sequence[Report]) -> int:
+    sources = {node.id for node in graph.sources}
+    return sum(report.counters["processed"] for report in reports if report.component in sources)
+
+
+def _polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> Position:
+    """Of sources that people wrote, the position is the count of events read, by instance."""
+    polled = {node.id for node in graph.polled}
+    names = {f"{r.component}/{r.instance}": r.counters["processed"] for r in reports if r.component in polled}
+    return {name: at.get(name, 0) + count for name, count in names.items()}
 
 
 def _counters(component: str, reports: Sequence[Report]) -> dict[str, int]:

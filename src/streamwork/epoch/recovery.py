@@ -61,7 +61,8 @@ def _verify(store: Store, identity: Identity, manifest: Manifest, completed: boo
     if completed and store.read_prepared(manifest.epoch).sha256 != manifest.sha256:
         raise damaged_manifest(store, manifest.epoch, "differs from its prepared twin")
     plan = store.plan(manifest.epoch)
-    if (plan.end, plan.parent, plan.fence) != (manifest.positions, manifest.parent, manifest.fence):
+    planned = {name: manifest.positions.get(name) for name in plan.end}  # sources that are polled add how far they came
+    if (plan.end, plan.parent, plan.fence) != (planned, manifest.parent, manifest.fence):
         raise damaged_manifest(store, manifest.epoch, "does not agree with its plan")
 
 
@@ -122,7 +123,7 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int) -> No
 
 def check_sources(graph: Graph, known: Mapping[str, str]) -> None:
     """Refuse a source that is not the one that was read before: its offsets would mean something else."""
-    for node in graph.sources:
+    for node in graph.planned:
         now = node.component.identity()
         if node.id in known and now is not None and now != known[node.id]:
             raise Refused(

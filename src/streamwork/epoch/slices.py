@@ -12,10 +12,21 @@ CLOCK = "clock"  # the component of a position that processing time is
 Ranges = dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
 
 
-def starts(graph: Graph, at: Position) -> Position:
+def skips(graph: Graph) -> Position:
+    """Where the sources that skip to the latest event begin in this life of the job."""
+    return {
+        f"{node.id}/{partition}": node.component.latest(partition)
+        for node in graph.planned
+        if node.component.start == "latest"
+        for partition in node.component.partitions()
+    }
+
+
+def starts(graph: Graph, at: Position, skipped: Position) -> Position:
     """Where every partition is read from next: from where it was left, or from the first offset there is."""
     found = dict(at)
-    for node in graph.sources:
+    found.update((name, offset) for name, offset in skipped.items() if offset > at.get(name, 0))
+    for node in graph.planned:
         source: OffsetSource[Any] = node.component
         for partition in partitions_of(node, at):
             name = f"{node.id}/{partition}"
@@ -27,7 +38,7 @@ def starts(graph: Graph, at: Position) -> Position:
 def ends(graph: Graph, start: Position, max_events: int | None = None) -> Position:
     """How far an epoch that begins at `start` may go: each source's `max_events`, shared among its partitions."""
     found = dict(start)
-    for node in graph.sources:
+    for node in graph.planned:
         source: OffsetSource[Any] = node.component
         partitions = partitions_of(node, start)
         share = max(1, source.max_events // max(1, len(partitions))) if max_events is None else max_events
@@ -50,11 +61,9 @@ def ranges(graph: Graph, nodes: Iterable[str], instance: int, start: Position, e
 
 def timed_partitions(graph: Graph, nodes: Iterable[str], instance: int, known: dict[str, int]) -> dict[str, int | None]:
     """The partitions with event time that an instance reads, and how far each has come. A silent one holds all back."""
-    return {
-        full: known.get(full)
-        for name, _, full in _partitions(graph, nodes, instance, {})
-        if graph[name].time is not None
-    }
+    timed = [full for name, _, full in _partitions(graph, nodes, instance, {}) if graph[name].time is not None]
+    timed += [f"{node.id}/{instance}" for node in graph.polled if node.id in nodes and node.time is not None]
+    return {full: known.get(full) for full in timed}
 
 
 def partitions_of(node: Node, at: Position) -> list[str]:
@@ -66,7 +75,7 @@ def partitions_of(node: Node, at: Position) -> list[str]:
 
 def _partitions(graph: Graph, nodes: Iterable[str], instance: int, at: Position) -> Iterator[tuple[str, str, str]]:
     """(source, partition, both) of what an instance reads. Neighbouring partitions go to one instance, as key groups do."""
-    for node in graph.sources:
+    for node in graph.planned:
         if node.id in nodes:
             partitions = partitions_of(node, at)
             for place, partition in enumerate(partitions):

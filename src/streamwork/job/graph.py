@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import Event, Grouping, Key, Record
+from streamwork.components import Event, Grouping, Key, OffsetSource, Record, Source, StatefulSource
 from streamwork.components.collector import MAIN
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
@@ -64,6 +64,10 @@ class Node:
         most = getattr(self.component, "max_events", 1)
         if not isinstance(most, int) or most < 1:
             raise WrongUse("SW-JOB-SETTING", f"{self.id}: max_events={most!r}", "use a whole number of at least 1")
+        if getattr(self.component, "start", "stored") not in ("stored", "latest", "earliest"):
+            raise WrongUse(
+                "SW-JOB-SETTING", f"{self.id}: start={self.component.start!r}", "use stored, latest or earliest"
+            )
         if self.time is not None:
             known = fields_of(self.gives) if self.gives else {}
             if self.time not in known or not pa.types.is_timestamp(known[self.time].arrow) or known[self.time].nullable:
@@ -145,6 +149,16 @@ class Graph:
     @property
     def sources(self) -> tuple[Node, ...]:
         return self.of_kind(NodeKind.SOURCE)
+
+    @property
+    def planned(self) -> tuple[Node, ...]:
+        """The sources whose slices are planned by offsets."""
+        return tuple(node for node in self.sources if isinstance(node.component, OffsetSource))
+
+    @property
+    def polled(self) -> tuple[Node, ...]:
+        """The sources that people wrote, which are asked what there is."""
+        return tuple(node for node in self.sources if isinstance(node.component, Source | StatefulSource))
 
     @property
     def sinks(self) -> tuple[Node, ...]:

@@ -18,7 +18,9 @@ from streamwork.components import (
     Operator,
     Record,
     Sink,
+    Source,
     StatefulOperator,
+    StatefulSource,
 )
 from streamwork.components.collector import MAIN
 from streamwork.components.expression import Expression
@@ -53,16 +55,30 @@ class Job:
 
     def source(
         self,
-        source: OffsetSource[Any],
+        source: OffsetSource[Any] | Source[Any] | StatefulSource[Any, Any],
         id: str,  # noqa: A002 (the word users know)
         time: str | None = None,
         parallelism: int | None = None,
     ) -> Stream:
         """Begin a stream. `time` names the field that says when an event happened; event-time timers follow it."""
-        if not isinstance(source, OffsetSource):
-            raise _not_a("source", source, "JsonLines, ListSource or another OffsetSource")
+        if not isinstance(source, OffsetSource | Source | StatefulSource):
+            raise _not_a("source", source, "JsonLines, ListSource or another source")
+        if not isinstance(source, OffsetSource) and not source.replayable:
+            raise WrongUse(
+                "SW-JOB-SEMANTICS",
+                f"source {id!r} cannot give the same events again, so {self.settings.semantics} cannot hold",
+                "make it a StatefulSource whose state alone decides what comes next, and say so: replayable = True",
+            )
         return self._add(
-            Node(id, NodeKind.SOURCE, source, gives=source.event, parallelism=self._parallelism(parallelism), time=time)
+            Node(
+                id,
+                NodeKind.SOURCE,
+                source,
+                keeps=source.record if isinstance(source, StatefulSource) else None,
+                gives=source.event,
+                parallelism=self._parallelism(parallelism),
+                time=time,
+            )
         )
 
     def graph(self) -> Graph:

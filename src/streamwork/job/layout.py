@@ -132,8 +132,8 @@ def _edge(graph: Graph, before: Node, node: Node, groups: int) -> Edge:
         origin = graph[origin.inputs[0].node]  # a filter leaves events where they are
     if origin.kind is not NodeKind.SOURCE:
         return edge(True, f"{before.id} may give events of one {fields} in several instances")
-    source: OffsetSource[Any] = origin.component
-    found = source.partitioning()
+    source: Any = origin.component
+    found = source.partitioning() if isinstance(source, OffsetSource) else None
     if found is None:
         return edge(True, f"{origin.id} is not partitioned by {fields}")
     if found.fields != node.key.fields or found.groups != groups:

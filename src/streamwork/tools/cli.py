@@ -144,7 +144,20 @@ def bench_log_command(as_json: bool) -> None:
     """The embedded log: append, read, and how soon another process sees an event."""
     from streamwork.tools import bench_log
 
-    found = bench_log.run()
+    _print_numbers(bench_log.run(), as_json)
+
+
+@bench_group.command("engine")
+@JSON
+def bench_engine_command(as_json: bool) -> None:
+    """One core through a chain with a typed keyed operator, beside a loop written by hand."""
+    from streamwork.tools import bench_engine
+
+    _print_numbers(bench_engine.run(), as_json)
+
+
+def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
+    """What a benchmark found: as one object, or a line for each number."""
     if as_json:
         _print_json(found)
         return
