@@ -23,7 +23,14 @@ from streamwork.components import LedgerEntry
 from streamwork.epoch import Step
 from streamwork.tools.runner import Mode, Options, run
 
-STRETCH = {Step.PLANNED: 0.01, Step.COMPUTED: 0.01, Step.PREPARED: 0.02, Step.COMMITTED: 0.1, Step.COMPLETED: 0.0}
+STRETCH = {
+    Step.PLANNED: 0.01,
+    Step.COMPUTED: 0.01,
+    Step.PREPARED: 0.02,
+    Step.COMMITTED: 0.1,
+    Step.COMPLETED: 0.0,
+    Step.ABANDONED: 0.0,
+}
 
 
 class NoLedger(SqliteSink[Any]):

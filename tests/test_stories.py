@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from contract_jobs import Alert, Averaging, Reading, Splitting
 from sample import Payment, Summing, payments
 from streamwork import Job, ListSource, SqliteSink
 from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data
 from streamwork.engine.dispatcher import Dispatcher
 from streamwork.job import Input
-from streamwork.testing import Crash, run
+from streamwork.testing import Crash, Lose, Pause, run
 
 NONE = SqliteSink("never-opened.db", "t")
 
@@ -92,3 +94,17 @@ def test_the_running_average_per_sensor() -> None:
     job.source(ListSource([], Reading), id="in").apply(Averaging(), key="sensor", id="averages").sink(NONE, id="out")
     result = run(job, {"in": [*readings(("a", 10), ("b", 5)), Crash(), *readings(("a", 20), ("a", 60))]})
     assert [(row.sensor, row.average) for row in result.outputs["out"]] == [("a", 10), ("b", 5), ("a", 15), ("a", 30)]
+
+
+@pytest.mark.parametrize("fault", [Pause(60), Lose()], ids=["too slow", "instance lost"])
+def test_a_checkpoint_that_takes_too_long_or_loses_an_instance_is_abandoned_and_the_next_one_works(fault: Any) -> None:
+    job = Job("slow", checkpoint_timeout="10s", parallelism=2)
+    job.source(ListSource([], Payment), id="in").apply(Summing(), key="card", id="sums").sink(NONE, id="out")
+    events = payments(12)
+    result = run(job, {"in": [*events[:5], fault, *events[5:]]}, epoch_events=4)
+    assert "abandoned 2" in result.story
+    assert 2 not in result.checkpoints, "its number is spent"
+    undisturbed = run(job, {"in": events}, epoch_events=4)
+    assert result.states == undisturbed.states
+    assert sorted(map(repr, result.outputs["out"])) == sorted(map(repr, undisturbed.outputs["out"]))
+    assert result.lives == 1

@@ -81,7 +81,8 @@ class Sql(Visitor[str]):
         sql = f"({left} {'=' if op == '==' else op} {right})"
         if kind is Kind.FLOAT:  # DuckDB, like Spark, has NaN equal to itself and above all numbers
             either = f"(isnan({left}) OR isnan({right}))"
-            return f"CASE WHEN {either} THEN {'true' if op == '!=' else 'false'} ELSE {sql} END"
+            known = f"({left} IS NOT NULL AND {right} IS NOT NULL)"
+            return f"CASE WHEN {known} AND {either} THEN {'true' if op == '!=' else 'false'} ELSE {sql} END"
         if kind is Kind.DECIMAL:
             return f"({left}::DECIMAL(38, 10) {'=' if op == '==' else op} {right}::DECIMAL(38, 10))"
         return sql

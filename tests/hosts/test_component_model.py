@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,19 @@ from contract_jobs import (
     twice,
 )
 from sample import run_job
-from streamwork import Job, JobFailed, ListSource, SqliteSink, Stream, WrongUse, field
+from streamwork import (
+    Job,
+    JobFailed,
+    ListSource,
+    SqliteSink,
+    Stream,
+    WrongUse,
+    all_instances,
+    field,
+    fields,
+    shuffle,
+    single,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Build = Callable[[Stream, Callable[[Stream, str], None]], None]
@@ -207,3 +220,38 @@ def test_event_time_is_a_datetime_field(tmp_path: Path) -> None:
 def test_functions_must_say_what_they_return(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="(?s)SW-TYPE-MISSING.*to="):
         Job("j").source(ListSource(MANY), id="r").map(lambda r: r)
+
+
+def exchanging(mode: str) -> str:
+    """For cases that need an exchange between instances."""
+    if mode == "microbatch":
+        pytest.skip("needs an exchange, which this host does not have yet")
+    return mode
+
+
+@pytest.mark.parametrize("grouping", [shuffle(), fields("sensor"), single(), all_instances()], ids=str)
+def test_groupings_choose_the_instances(tmp_path: Path, mode: str, grouping: Any) -> None:
+    def build(stream: Stream, sink: Any) -> None:
+        sink(stream.apply(Numbering(), id="numbers", grouping=grouping, parallelism=3), "numbers")
+
+    run(tmp_path, exchanging(mode), MANY, build)
+    found = rows(tmp_path, "numbers")
+    counts = Counter(sensor for _, sensor in found)
+    copies = 3 if grouping == all_instances() else 1
+    assert counts == Counter({r.sensor: copies * sum(o.sensor == r.sensor for o in MANY) for r in MANY})
+    most = max(number for number, _ in found)
+    expected = {shuffle(): (7, 8), single(): (20,), all_instances(): (20,), fields("sensor"): (7, 13, 14, 20)}
+    assert most in expected[grouping]
+
+
+def test_a_keyed_operator_in_several_instances_behind_any_source(tmp_path: Path, mode: str) -> None:
+    def build(stream: Stream, sink: Any) -> None:
+        sink(stream.apply(Averaging(), key="sensor", id="averages", parallelism=3), "averages")
+
+    run(tmp_path, exchanging(mode), MANY, build, lives=3)
+    totals: dict[str, list[int]] = {}
+    expected = Counter()
+    for r in MANY:
+        totals.setdefault(r.sensor, []).append(r.value)
+        expected[r.sensor, sum(totals[r.sensor]) / len(totals[r.sensor])] += 1
+    assert Counter(rows(tmp_path, "averages")) == expected

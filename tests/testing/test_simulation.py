@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract_jobs import Averaging, Numbering, Reading, Running, Silence, Splitting, is_even
 from sample import Doubling, Payment, Seen, Summing, Sums, expected_journal, payments
-from streamwork import Job, ListSource, SqliteSink, Stream, all_instances, fields, shuffle, single
+from streamwork import (
+    Event,
+    Job,
+    KeyedOperator,
+    ListSource,
+    Operator,
+    SqliteSink,
+    Stream,
+    all_instances,
+    fields,
+    shuffle,
+    single,
+)
+from streamwork.epoch import Driver
+from streamwork.epoch.driver import Started
+from streamwork.state import rows
 from streamwork.testing import Advance, Crash, Result, explore, run
 from streamwork.testing.simulation import Guards
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 NONE = SqliteSink("never-opened.db", "t")  # stands for any sink: a simulated run keeps its rows in memory
 
 
@@ -35,7 +54,7 @@ def test_a_run_in_memory() -> None:
     result = run(summing(), {"payments": payments(20)})
     assert [(row.card, row.number, row.total) for row in result.outputs["journal"]] == expected_journal(payments(20))
     assert result.states["sums"]["card-0"] == Sums(3, 0 + 7 + 14)
-    assert result.processed == {"payments": 20, "sums": 20, "journal": 20}
+    assert result.processed == result.delivered == {"payments": 20, "sums": 20, "journal": 20}
     assert result.lives == 1
 
 
@@ -68,8 +87,6 @@ def test_time_goes_on_when_it_is_told_to() -> None:
 
     job = Job("woken")
     job.source(ListSource([], Reading), id="readings").apply(Waking(), key="sensor", id="waking").sink(NONE, id="out")
-    from datetime import UTC, datetime
-
     late = datetime(2026, 1, 1, 1, tzinfo=UTC)  # an hour after the virtual clock begins
     asleep = run(job, {"readings": [Reading("a", 1, late), Reading("b", 1, late)]}, epoch_events=1)
     assert asleep.outputs["out"] == []
@@ -105,9 +122,6 @@ def build(shapes: list[str], parallelisms: list[int]) -> Job:
     return job
 
 
-from streamwork import Event, KeyedOperator, Operator  # noqa: E402 (beside what is made of them)
-
-
 class Same(Operator[Reading, Reading]):
     def apply(self, event: Reading, collector: object) -> None:
         collector.emit(event)  # type: ignore[attr-defined]
@@ -130,10 +144,7 @@ def _mapped(stream: Stream, place: int) -> Stream:
 
 
 def readings(count: int) -> list[Reading]:
-    from datetime import UTC, datetime, timedelta
-
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    return [Reading(f"s{i * 7 % 5}", i * 37 % 101, start + timedelta(seconds=i)) for i in range(count)]
+    return [Reading(f"s{i * 7 % 5}", i * 37 % 101, START + timedelta(seconds=i)) for i in range(count)]
 
 
 def fold(plain: Result, result: Result) -> None:
@@ -146,9 +157,9 @@ def fold(plain: Result, result: Result) -> None:
             assert numbers == list(range(1, len(numbers) + 1)), "a count is missing, doubled or out of order"
         assert {s: len(n) for s, n in found.items()} == {s: r.count for s, r in result.states.get("counts", {}).items()}
     assert result.states == plain.states
-    for sink, rows in plain.outputs.items():
+    for sink, found in plain.outputs.items():
         if sink.startswith("hot"):
-            assert sorted(map(repr, result.outputs[sink])) == sorted(map(repr, rows))
+            assert sorted(map(repr, result.outputs[sink])) == sorted(map(repr, found))
 
 
 SCHEDULES = 20
@@ -192,9 +203,52 @@ def test_a_stateful_operator_under_crashes() -> None:
     assert explore(job, {"readings": readings(20)}, 150, check=check) > 25
 
 
-def test_timers_under_crashes() -> None:
+def silence() -> Job:
     job = Job("silent")
-    job.source(ListSource([], Reading), id="readings", time="at").apply(Silence(), key="sensor", id="silence").sink(
-        NONE, id="out"
-    )
-    assert explore(job, {"readings": readings(40)}, 150) > 25
+    stream = job.source(ListSource([], Reading), id="readings", time="at")
+    stream.apply(Silence(), key="sensor", id="silence").sink(NONE, id="out")
+    return job
+
+
+def one_after_another(count: int) -> list[Reading]:
+    """Each sensor speaks for eight seconds, and then no more."""
+    return [Reading(f"s{place // 8}", reading.value, reading.at) for place, reading in enumerate(readings(count))]
+
+
+def test_timers_under_crashes() -> None:
+    assert [row.sensor for row in run(silence(), {"readings": one_after_another(40)}).outputs["out"]] == [
+        "s0",
+        "s1",
+        "s2",
+    ]
+    assert explore(silence(), {"readings": one_after_another(40)}, 150) > 25
+
+
+def test_timers_that_were_not_stored_would_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_stored", lambda timers: [])
+    with pytest.raises(AssertionError, match="sink out: missing"):
+        explore(silence(), {"readings": one_after_another(40)}, 150)
+
+
+def test_offsets_of_another_epoch_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Driver.start
+
+    def wrong(driver: Driver) -> Started:
+        started = start(driver)
+        earlier = {name: max(0, offset - 1) for name, offset in driver.at.positions.items()}
+        driver.at = msgspec.structs.replace(driver.at, positions=earlier)
+        return started
+
+    monkeypatch.setattr(Driver, "start", wrong)
+    with pytest.raises(AssertionError, match="sink journal: missing .*, too many ") as caught:
+        explore(summing(2), {"payments": payments(20)}, 100, guards=Guards(ledger=False))
+    assert any("STREAMWORK_REPLAY=" in note for note in caught.value.__notes__)
+
+
+def test_times_processed_and_delivered() -> None:
+    job = Job("counted")
+    stream = job.source(ListSource([], Reading), id="readings").filter(is_even, id="even")
+    stream.apply(Averaging(), key="sensor", id="averages", on_error="drop").sink(NONE, id="out")
+    result = run(job, {"readings": [Reading("a", value, START) for value in (1, 2, 4, -2, 5)]})
+    assert result.processed == {"readings": 5, "even": 5, "averages": 3, "out": 2}
+    assert result.delivered == {"readings": 5, "even": 3, "averages": 2, "out": 2}

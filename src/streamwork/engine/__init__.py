@@ -6,8 +6,20 @@ Knows no Spark; the disk is passed in. Imports components, job and state.
 
 from streamwork.engine.attempt import Worker
 from streamwork.engine.chain import Chain
-from streamwork.engine.engine import Engine, Schedule, Seeded
+from streamwork.engine.engine import Abandoned, Engine, InstanceLost, Schedule, Seeded
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.engine.work import Work
 
-__all__ = ["Chain", "Engine", "Failure", "Report", "Reports", "Schedule", "Seeded", "Work", "Worker"]
+__all__ = [
+    "Abandoned",
+    "Chain",
+    "Engine",
+    "Failure",
+    "InstanceLost",
+    "Report",
+    "Reports",
+    "Schedule",
+    "Seeded",
+    "Work",
+    "Worker",
+]

@@ -38,7 +38,8 @@ class Chain:
         self.nodes = tuple(node for node in graph.nodes if node.id in mine)
         self.outbox: dict[Input, Events] = {}  # what goes through an exchange to other chains
         self._steps = {node.id: _step(node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
-        self._sources = {node.id: {"processed": 0, "dropped": 0} for node in self.nodes if node.kind is NodeKind.SOURCE}
+        sources = [node.id for node in self.nodes if node.kind is NodeKind.SOURCE]
+        self._sources = {name: {"processed": 0, "delivered": 0, "dropped": 0} for name in sources}
         self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
         self._followers: dict[Input, list[Step]] = {}
         for step in self._steps.values():
@@ -66,7 +67,7 @@ class Chain:
             elif isinstance(step, StageStep):
                 step.staging = stagings[name]
         for counters in self._sources.values():
-            counters.update(processed=0, dropped=0)
+            counters.update(processed=0, delivered=0, dropped=0)
         for step in working.values():
             stale = isinstance(step, InstanceStep) and step.node.keeps is not None and step.is_stale
             if not self._is_set_up or stale:
@@ -81,6 +82,7 @@ class Chain:
     def process(self, source: str, partition: str, piece: Slice) -> None:
         counters = self._sources[source]
         counters["processed"] += len(piece.events) + piece.dropped
+        counters["delivered"] += len(piece.events)
         counters["dropped"] += piece.dropped
         time = self._times.get(source)
         if not self._one_by_one:

@@ -30,6 +30,14 @@ class Schedule(Protocol):
     def choose(self, choices: Sequence[Choice]) -> Choice: ...
 
 
+class Abandoned(Exception):
+    """An epoch took too long. It counts for nothing; the next one starts from the same parent."""
+
+
+class InstanceLost(Abandoned):
+    """An instance is gone, and with it the epoch that it was computing."""
+
+
 class InOrder:
     """Upstream first, each as far as it goes: the least waiting."""
 
@@ -90,9 +98,11 @@ class Engine:
             if (source := self._sources.get((work.chain, work.instance))) is not None:
                 source.plan(work)
 
-    def collect(self, epoch: int) -> list[Report]:
-        """Go on, step by step, until everyone has reported on an epoch."""
+    def collect(self, epoch: int, expired: Callable[[], bool] = lambda: False) -> list[Report]:
+        """Go on, step by step, until everyone has reported on an epoch. Raises `Abandoned` when its time has expired."""
         while self._manager.missing(epoch):
+            if expired():
+                raise Abandoned(epoch)
             if not self.step(epoch):
                 missing = ", ".join(
                     f"{component}[{instance}]" for component, instance in sorted(self._manager.missing(epoch))

@@ -33,7 +33,7 @@ class Step(ABC):
         self.node = node
         self.instance = instance
         self.operator = _own_copy(node)
-        self.processed = self.dropped = 0
+        self.processed = self.delivered = self.dropped = 0
         self._copies = any(holds_mutable(kind) for kind in (node.gives, *node.channels.values()) if kind is not None)
         # Where the job goes on after an error, an event is applied wholly or not at all.
         self._atomic = node.on_error != "fail"
@@ -46,10 +46,16 @@ class Step(ABC):
         """Called before the first event, when the state has been given."""
 
     def counters(self) -> dict[str, int]:
-        return {"processed": self.processed, **({"dropped": self.dropped} if self._atomic else {})}
+        """Every event that was processed was delivered (it gave something), ended early (it gave nothing), or was dropped."""
+        return {
+            "processed": self.processed,
+            "delivered": self.delivered,
+            "ended_early": self.processed - self.delivered - self.dropped,
+            "dropped": self.dropped,
+        }
 
     def reset(self) -> None:
-        self.processed = self.dropped = 0
+        self.processed = self.delivered = self.dropped = 0
 
     def _emit(self, outputs: Outputs) -> Callable[..., None]:
         """The fastest function that takes an event to where it goes."""
@@ -89,6 +95,7 @@ class OperatorStep(Step):
         if hasattr(self.operator, "apply_batch"):
             return self._process_batch(events)
         apply, event = self.operator.apply, None
+        given, so_far, delivered = _counter(outputs), 0, 0
         try:
             if self._atomic:
                 emitted = list(outputs.values())
@@ -98,13 +105,18 @@ class OperatorStep(Step):
                         apply(event, collector)
                     except Exception:
                         self._undo(emitted, mark)
+                    if (now := given()) != so_far:
+                        delivered, so_far = delivered + 1, now
             else:
                 for event in events:
                     if apply(event, collector) is not None:
                         raise TypeError(RETURNED)
+                    if (now := given()) != so_far:
+                        delivered, so_far = delivered + 1, now
         except (Exception, SystemExit) as error:
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
+        self.delivered += delivered
         return outputs
 
     def _process_batch(self, events: Events) -> Outputs:
@@ -115,6 +127,7 @@ class OperatorStep(Step):
         except Exception as error:
             raise applying_failed(self, events, error) from error
         self.processed += len(events)
+        self.delivered += len(events)  # of a batch nobody can tell which of its events gave what
         return {MAIN: [event for batch in batches for event in to_structs(node.gives, batch)]}
 
 
@@ -139,7 +152,9 @@ class InstanceStep(OperatorStep):
         outputs = self._outputs()
         collector = EventCollector(self._emit(outputs))
         emitted = list(outputs.values())
+        given = _counter(outputs)
         for event in events:
+            so_far = given()
             mark, before = [*map(len, emitted)], copy.deepcopy(self.operator.get_state())
             try:
                 self.operator.apply(event, collector)
@@ -147,6 +162,7 @@ class InstanceStep(OperatorStep):
                 self._undo(emitted, mark)
                 self.operator = _own_copy(self.node)
                 self._guarded_set_up(before)
+            self.delivered += given() != so_far
         self.processed += len(events)
         return outputs
 
@@ -199,6 +215,7 @@ class KeyedStep(Step):
                 self._process_atomically(events, keys, outputs, collector)
             else:
                 apply, new_record, records = self.operator.apply, self.node.keeps, self.state.records
+                given, so_far, delivered = _counter(outputs), 0, 0
                 # `map` is lazy: a record is looked up when the event before it has been applied.
                 for event, key, record in zip(events, keys, map(records.get, keys), strict=True):
                     if record is None:
@@ -206,8 +223,11 @@ class KeyedStep(Step):
                     collector.key = key
                     if apply(event, record, collector) is not None:
                         raise TypeError(RETURNED)
+                    if (now := given()) != so_far:
+                        delivered, so_far = delivered + 1, now
                     if collector.asked:
                         self._settle(collector)
+                self.delivered += delivered
                 self.state.changed.update(keys)
         except (Exception, SystemExit) as error:
             raise applying_failed(self, event, error) from error
@@ -231,6 +251,7 @@ class KeyedStep(Step):
                 continue
             records[key] = mine
             changed.add(key)
+            self.delivered += [*map(len, emitted)] != mark
             if collector.asked:
                 self._settle(collector)
 
@@ -281,7 +302,15 @@ class StageStep(Step):
     def process(self, events: Events) -> Outputs:
         self.staging.add(events)
         self.processed += len(events)
+        self.delivered += len(events)
         return {}
+
+
+def _counter(outputs: Outputs) -> Callable[[], int]:
+    """How many events have been emitted so far."""
+    if len(outputs) == 1:
+        return outputs[MAIN].__len__
+    return lambda: sum(map(len, outputs.values()))
 
 
 class _Copies:

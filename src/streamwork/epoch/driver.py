@@ -35,7 +35,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import LedgerEntry, LedgerRow, Observer, Position, Sink
-from streamwork.engine import Report, Work
+from streamwork.engine import Abandoned, Report, Work
 from streamwork.engine.staging import read_staged
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
 from streamwork.epoch.recovery import check_fit, check_ledgers, check_sources, newest
@@ -58,6 +58,7 @@ class Step(Enum):
     PREPARED = "prepared"
     COMMITTED = "committed"
     COMPLETED = "completed"
+    ABANDONED = "abandoned"
 
 
 class Listener(Protocol):
@@ -72,8 +73,8 @@ class Compute(Protocol):
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
         """Begin an epoch."""
 
-    def collect(self, epoch: int) -> Sequence[Report]:
-        """The reports of all instances. Raises StreamworkError where an attempt failed."""
+    def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
+        """The reports of all instances. Raises StreamworkError where an attempt failed, `Abandoned` if it gave up."""
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -165,7 +166,12 @@ class Driver:
         if not self._under_way:
             return None
         plan = self._under_way.popleft()
-        reports = self._collect(plan)
+        try:
+            reports = self._collect(plan)
+        except Abandoned:
+            self._under_way.clear()  # whatever was built on it is abandoned with it; the next starts from the same parent
+            self._tell(Step.ABANDONED, plan.epoch)
+            return self.run_epoch()
         self._tell(Step.COMPUTED, plan.epoch)
         if self.graph.polled and plan.end.items() <= plan.start.items() and not _events(self.graph, reports):
             return None  # sources that are polled had nothing to say: the number is spent, nothing else has happened
@@ -234,7 +240,8 @@ class Driver:
 
     def _collect(self, plan: Plan) -> Sequence[Report]:
         """3. Has everyone reported?"""
-        reports = self._host.collect(plan.epoch)
+        limit, began = self._settings.checkpoint_timeout, self._clock.monotonic()
+        reports = self._host.collect(plan.epoch, lambda: limit is not None and self._clock.monotonic() - began > limit)
         told = Counter((report.component, report.instance) for report in reports)
         if told != Counter((node.id, number) for node in self.graph.nodes for number in range(node.parallelism)):
             raise JobFailed(

@@ -52,6 +52,12 @@ class Manifest(msgspec.Struct, frozen=True):
         return to_bytes(self)
 
     @property
+    def events(self) -> int:
+        """How many events its sources gave."""
+        sources = {name.partition("/")[0] for name in self.positions if "/" in name}
+        return sum(self.counters[name]["processed"] for name in sources if name in self.counters)
+
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 

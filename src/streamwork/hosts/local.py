@@ -33,10 +33,10 @@ class LocalHost:
             self._engine = Engine(layout, works, self._disk, self._new_attempt, self._schedule, self._align)
         self._engine.submit(works)
 
-    def collect(self, epoch: int) -> Sequence[Report]:
+    def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
         assert self._engine is not None
         try:
-            return self._engine.collect(epoch)
+            return self._engine.collect(epoch, expired)
         except BaseException:
             self._engine.discard()
             self._engine = None

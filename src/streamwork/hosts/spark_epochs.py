@@ -9,7 +9,7 @@ also on empty input, and partition = instance.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,8 @@ class SparkEpochs:
         layout.check_one_chain("Spark")
         self._submitted = (layout.graph, works)
 
-    def collect(self, epoch: int) -> Sequence[Report]:
+    def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
+        """The epoch's one Spark job. It is not interrupted when its time has expired."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 

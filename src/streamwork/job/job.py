@@ -45,11 +45,19 @@ class Job:
     """Makes the observer behind `Stream.print`; put here likewise."""
 
     def __init__(
-        self, name: str, semantics: str = "exactly-once", checkpoint_every: str | float = "1s", parallelism: int = 1
+        self,
+        name: str,
+        semantics: str = "exactly-once",
+        checkpoint_every: str | float = "1s",
+        checkpoint_timeout: str | float | None = None,
+        parallelism: int = 1,
     ) -> None:
         self.name = check_name(name, "job name")
         self.settings = Settings(
-            semantics=semantics, checkpoint_every=seconds(checkpoint_every), parallelism=parallelism
+            semantics=semantics,
+            checkpoint_every=seconds(checkpoint_every),
+            checkpoint_timeout=None if checkpoint_timeout is None else seconds(checkpoint_timeout),
+            parallelism=parallelism,
         )
         self._nodes: dict[str, Node] = {}
 

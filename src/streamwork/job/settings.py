@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     semantics: str = "exactly-once"
     checkpoint_every: float = 1.0  # seconds: the shortest time between two checkpoints
+    checkpoint_timeout: float | None = None  # seconds after which an epoch that is not prepared is abandoned
     parallelism: int = 1  # instances of every component
     groups: int = GROUPS  # number of key groups; fixed when the job's folder is created
 

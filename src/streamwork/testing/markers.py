@@ -15,4 +15,14 @@ class Advance(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Marker = Crash | Advance
+class Pause(msgspec.Struct, frozen=True):
+    """The source stalls for so many seconds while it reads the event after this, once."""
+
+    seconds: float
+
+
+class Lose(msgspec.Struct, frozen=True):
+    """The instance that reads the event after this is lost, once; the job goes on without a restart."""
+
+
+Marker = Crash | Advance | Pause | Lose

@@ -7,7 +7,8 @@ from typing import Any
 
 from streamwork.components import OffsetSource, Slice
 from streamwork.components.columns import to_batch
-from streamwork.testing.markers import Advance, Crash, Marker
+from streamwork.engine import InstanceLost
+from streamwork.testing.markers import Advance, Crash, Lose, Marker, Pause
 
 
 class Script(OffsetSource[Any]):
@@ -29,13 +30,12 @@ class Script(OffsetSource[Any]):
         self._crash, self._advance = crash, advance
         self._events: list[list[Any]] = [[] for _ in range(partitions)]
         self._markers: dict[tuple[int, int], list[Marker]] = {}
-        for place, item in enumerate(items):
+        for item in items:
             partition = sum(len(events) for events in self._events) % partitions
-            if isinstance(item, Crash | Advance):
+            if isinstance(item, Crash | Advance | Pause | Lose):
                 self._markers.setdefault((partition, len(self._events[partition])), []).append(item)
             else:
                 self._events[partition].append(item)
-            del place
         for events in self._events:
             to_batch(event, events, "input")  # checks every value as it enters
 
@@ -57,7 +57,12 @@ class Script(OffsetSource[Any]):
         number = int(partition)
         for at in range(start, end):
             waiting = self._markers.get((number, at), [])
-            if waiting and isinstance(waiting[0], Crash):
-                waiting.pop(0)
-                self._crash()
+            while waiting and isinstance(waiting[0], Crash | Pause | Lose):
+                marker = waiting.pop(0)
+                if isinstance(marker, Crash):
+                    self._crash()
+                elif isinstance(marker, Pause):
+                    self._advance(marker.seconds)
+                else:
+                    raise InstanceLost
             yield Slice([self._events[number][at]])

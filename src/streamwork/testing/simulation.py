@@ -7,6 +7,7 @@ table in memory; files are on a disk that forgets, at a crash, what was not sync
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +46,8 @@ class Result:
     outputs: dict[str, list[Any]]  # sink -> its rows, in the order of their commits
     states: dict[str, dict[Any, Record]]  # component -> key (or instance) -> record
     checkpoints: list[int]  # the completed ones
-    processed: dict[str, int]  # component -> events in completed checkpoints
+    processed: dict[str, int]  # component -> how often it handled an event, in completed checkpoints
+    delivered: dict[str, int]  # component -> how often that gave something
     lives: int = 1
     steps: int = 0  # how many choices the schedule made: `crash_at` may be any of them
     story: list[str] = field(default_factory=list)
@@ -145,15 +147,16 @@ class _Simulation:
         chain, by_hash = [at], {manifest.sha256: manifest for manifest in manifests}
         while chain[-1].parent_sha256 in by_hash:
             chain.append(by_hash[chain[-1].parent_sha256])
-        processed: dict[str, int] = {}
+        counted: dict[str, Counter[str]] = {}
         for manifest in chain:
             for name, counters in manifest.counters.items():
-                processed[name] = processed.get(name, 0) + counters["processed"]
+                counted.setdefault(name, Counter()).update(counters)
         return Result(
             outputs={name: list(table.rows) for name, table in self._tables.items()},
             states=_states(self._graph, store, at, self._settings.groups),
             checkpoints=sorted(manifest.epoch for manifest in chain if manifest.epoch),
-            processed=processed,
+            processed={name: counters["processed"] for name, counters in counted.items()},
+            delivered={name: counters["delivered"] for name, counters in counted.items()},
             lives=lives,
             steps=self._schedule.steps,
             story=self._story,

@@ -34,11 +34,10 @@ def list_checkpoints(root: Path, job: str, clock: Clock) -> list[dict[str, Any]]
 
 def _facts(manifest: Manifest) -> dict[str, Any]:
     files = [ref for instances in manifest.components.values() for chain in instances.values() for ref in chain]
-    sources = [counters for counters in manifest.counters.values() if "dropped" in counters]
     return {
         "parent": manifest.parent,
         "fence": manifest.fence,
-        "events": sum(counters["processed"] for counters in sources),
+        "events": manifest.events,
         "keys": sum(counters.get("keys", 0) for counters in manifest.counters.values()),
         "state_files": len(files),
         "state_bytes": sum(ref.bytes for ref in files),

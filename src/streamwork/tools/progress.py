@@ -28,8 +28,7 @@ class Count:
         self._events = 0
 
     def line(self, manifest: Manifest) -> str:
-        sources = [counters for counters in manifest.counters.values() if "dropped" in counters]
-        self._events += sum(counters["processed"] for counters in sources)
+        self._events += manifest.events
         keys = sum(counters.get("keys", 0) for counters in manifest.counters.values())
         rate = self._events / max(1e-9, time.monotonic() - self._began)
         return f"checkpoint {manifest.epoch} · {self._events:,} events · {rate:,.0f} events/s · {keys:,} keys"
