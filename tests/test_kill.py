@@ -102,7 +102,7 @@ def replay() -> str:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("mode", "kills"), [("local", 12), pytest.param("microbatch", 10, marks=pytest.mark.spark)])
+@pytest.mark.parametrize(("mode", "kills"), [("local", 8), pytest.param("microbatch", 10, marks=pytest.mark.spark)])
 def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(tmp_path: Path, mode: str, kills: int) -> None:
     began = time.monotonic()
     print(replay())
@@ -110,7 +110,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(tmp_path: Path, mo
     print(f"{kills} kills in {time.monotonic() - began:.0f} s")
 
 
-@pytest.mark.parametrize(("mode", "kills"), [("local", 12), pytest.param("microbatch", 10, marks=pytest.mark.spark)])
+@pytest.mark.parametrize(("mode", "kills"), [("local", 8), pytest.param("microbatch", 10, marks=pytest.mark.spark)])
 def test_without_the_ledger_the_same_test_fails(tmp_path: Path, mode: str, kills: int) -> None:
     print(replay())
     with pytest.raises(AssertionError, match="rows are doubled"):

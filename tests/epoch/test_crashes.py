@@ -49,7 +49,7 @@ def check(database: Path, events: list[Payment]) -> None:
         assert dict(db.execute("SELECT card, total FROM latest")) == {card: total for card, _, total in journal}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(crashes=st.lists(st.integers(0, 30), max_size=6), max_events=st.integers(1, 25))
 def test_every_row_once_after_any_crashes(
     tmp_path_factory: pytest.TempPathFactory, crashes: list[int], max_events: int

@@ -96,7 +96,7 @@ class Parquet(OffsetSource[E], Generic[E]):
     ) -> Iterator[Slice]:
         names = list(fields_of(self.event))
         try:
-            for batch in parquet.iter_batches(PIECE, row_groups=[group], columns=names):
+            for batch in parquet.iter_batches(PIECE, row_groups=[group], columns=names, use_threads=False):
                 low, high = max(start - at, 0), min(end - at, batch.num_rows)
                 if low < high:
                     yield self._events(batch.slice(low, high - low), file, at + low)
@@ -186,7 +186,7 @@ class Parquet(OffsetSource[E], Generic[E]):
         if not file.is_file():
             raise self._gone(file, read, "is not there")
         try:
-            parquet = pq.ParquetFile(file)
+            parquet = pq.ParquetFile(file, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
             raise _damaged(file, error) from None
         misfit = misfit_of(parquet.schema_arrow, self.event)

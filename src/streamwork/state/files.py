@@ -75,7 +75,8 @@ class StateFiles:
             raise _damaged(path, "is missing") from None
         if hashlib.sha256(data).hexdigest() != ref.sha256:
             raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
-        return pq.read_table(pa.BufferReader(data))
+        # Without Arrow's thread pools: a process that ends right after using them may abort at its exit.
+        return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
 
     def _write(self, path: str, table: pa.Table) -> FileRef:
         buffer = pa.BufferOutputStream()

@@ -59,7 +59,7 @@ def look(folder: Path, say: Callable[[str], Any]) -> None:
     for card, transactions, amount in top:
         say(f"  {card}  {transactions:>5} transactions  {amount:>12,.2f}")
     newest = max((folder / ".streamwork" / "card-usage" / "state" / "per-card" / "0").glob("*.parquet"))
-    row = pq.read_table(newest).slice(0, 1).to_pylist()[0]
+    row = pq.ParquetFile(newest).read(use_threads=False).slice(0, 1).to_pylist()[0]
     say(f"\nstate, {newest}: Parquet that DuckDB, Polars, pandas and Spark can open. A row of it:")
     say("  " + ", ".join(f"{name}={value!r}" for name, value in row.items()))
     say(
