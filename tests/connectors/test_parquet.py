@@ -128,9 +128,9 @@ def test_row_groups_and_columns_that_are_not_asked_for_are_not_read(
     asked: list[tuple[int, list[str]]] = []
 
     class Watched(pq.ParquetFile):
-        def iter_batches(self, size: int, row_groups: list[int], columns: list[str]) -> Any:
+        def iter_batches(self, size: int, row_groups: list[int], columns: list[str], **options: Any) -> Any:
             asked.extend((group, columns) for group in row_groups)
-            return super().iter_batches(size, row_groups=row_groups, columns=columns)
+            return super().iter_batches(size, row_groups=row_groups, columns=columns, **options)
 
     monkeypatch.setattr(parquet.pq, "ParquetFile", Watched)
     source = Parquet(file, Payment)
