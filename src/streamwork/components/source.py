@@ -12,11 +12,17 @@ from streamwork.components.collector import EventCollector
 from streamwork.components.generics import type_arguments
 from streamwork.components.operator import check_record
 from streamwork.components.values import Event, Record
+from streamwork.errors import WrongUse
 
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=Record)
 OnError = Literal["fail", "drop"]
 Start = Literal["stored", "latest", "earliest"]
+
+
+def check_on_error(on_error: str) -> None:
+    if on_error not in ("fail", "drop"):
+        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail" or "drop"')
 
 
 class Slice(msgspec.Struct):

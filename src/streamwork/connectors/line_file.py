@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from streamwork.components import Event, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
-from streamwork.errors import JobFailed, Refused, WrongUse
+from streamwork.components.source import check_on_error
+from streamwork.errors import JobFailed, Refused
 
 E = TypeVar("E", bound=Event)
 BLOCK = 4 * 1024 * 1024
@@ -133,11 +134,6 @@ class LineFile(OffsetSource[E], Generic[E]):
             f"{self.path} has {size} bytes, but the job has already read {offset}",
             "bring the file back: a source may only be added to. To read a new file from its start, use another --root",
         )
-
-
-def check_on_error(on_error: str) -> None:
-    if on_error not in ("fail", "drop"):
-        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail" or "drop"')
 
 
 def missing(path: Path) -> JobFailed:

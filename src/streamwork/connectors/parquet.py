@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from streamwork.components import Event, OffsetSource, OnError, Slice, Start
 from streamwork.components.columns import to_structs
 from streamwork.components.schema import Misfit, arrow_schema, fields_of, relaxed
-from streamwork.connectors.line_file import check_on_error, missing
+from streamwork.components.source import check_on_error
+from streamwork.connectors.line_file import missing
 from streamwork.connectors.parquet_types import misfit_of
 from streamwork.errors import JobFailed, Refused
 

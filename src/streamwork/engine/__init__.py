@@ -6,7 +6,7 @@ Knows no Spark; the disk is passed in. Imports components, job and state.
 
 from streamwork.engine.attempt import Worker
 from streamwork.engine.chain import Chain
-from streamwork.engine.engine import Abandoned, Engine, InstanceLost, Schedule, Seeded
+from streamwork.engine.engine import Abandoned, Engine, InstanceLost, Schedule
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.engine.work import Work
 
@@ -19,7 +19,6 @@ __all__ = [
     "Report",
     "Reports",
     "Schedule",
-    "Seeded",
     "Work",
     "Worker",
 ]

@@ -5,7 +5,6 @@ It does one step at a time, and a `Schedule` chooses which. With a seeded one a 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -43,16 +42,6 @@ class InOrder:
 
     def choose(self, choices: Sequence[Choice]) -> Choice:
         return choices[-1]
-
-
-class Seeded:
-    """Any order, chosen by a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def choose(self, choices: Sequence[Choice]) -> Choice:
-        return self._random.choice(choices)
 
 
 class Engine:

@@ -331,7 +331,8 @@ class Driver:
     def _keep(self) -> None:
         """Tell the sources from where on this job needs them."""
         self._kept = self._clock.monotonic()
-        known, stored = self._store.sources(), self._store.sources()
+        stored = self._store.sources()
+        known = dict(stored)
         for node in self.graph.planned:
             at = {
                 name.partition("/")[2]: offset

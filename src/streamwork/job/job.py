@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from streamwork.components import (
     AnyOperator,
@@ -25,14 +25,13 @@ from streamwork.components import (
 from streamwork.components.collector import MAIN
 from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
+from streamwork.components.source import OnError, check_on_error
 from streamwork.errors import WrongUse
 from streamwork.job import draw
 from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
 from streamwork.job.settings import Settings, seconds
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
-
-OnError = Literal["fail", "drop"]
 
 
 class Job:
@@ -159,8 +158,7 @@ class Stream:
         it had never been applied, and counts it.
         """
         name = type(operator).__name__
-        if on_error not in ("fail", "drop"):
-            raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail" or "drop"')
+        check_on_error(on_error)
         keeps: type[Record] | None = None
         if isinstance(operator, KeyedOperator | StatefulOperator):
             if id is None:
