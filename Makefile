@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint check lock clean
+.PHONY: help setup demo test lint model lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ lint: $(STAMP)  ## ruff, mypy, import-linter
 
 test: lint  ## lint, then every test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+model: $(STAMP)  ## every interleaving of the epoch protocol in a small world (about 7 minutes)
+	$(BIN)/python tests/model/epoch_protocol.py
 
 lock:  ## pin the dependencies anew, with hashes (needs uv on the PATH)
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header requirements/build.in -o requirements/build.txt

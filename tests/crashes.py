@@ -12,17 +12,19 @@ class Crash(BaseException):
 
 
 class CrashAt:
-    """A watcher that crashes the run at the n-th step it is told of."""
+    """A watcher that crashes the run at the n-th step it is told of, those of its start included; or of one kind of step."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, only: Step | None = None) -> None:
         self.left = steps
+        self.only = only
 
     def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        self.left -= 1
+        self.left -= self.only in (None, step)
         if self.left < 0:
             raise Crash
 
     def on_starting(self, *_: Any) -> None: ...
     def on_started(self, *_: Any) -> None: ...
+    def on_note(self, line: str) -> None: ...
     def on_end(self, *_: Any) -> None: ...
     def close(self) -> None: ...

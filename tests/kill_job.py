@@ -24,12 +24,12 @@ from streamwork.epoch import Step
 from streamwork.tools.runner import Mode, Options, run
 
 STRETCH = {
-    Step.PLANNED: 0.01,
-    Step.COMPUTED: 0.01,
-    Step.PREPARED: 0.02,
-    Step.COMMITTED: 0.1,
-    Step.COMPLETED: 0.0,
-    Step.ABANDONED: 0.0,
+    Step.PLAN: 0.01,
+    Step.COMPUTE: 0.01,
+    Step.PREPARE: 0.02,
+    Step.COMMIT: 0.1,
+    Step.COMPLETE: 0.0,
+    Step.ABANDON: 0.0,
 }
 
 
@@ -50,7 +50,7 @@ class Stretching:
         self._pace = pace
 
     def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-        if step is Step.COMPLETED and not self.told:
+        if step is Step.COMPLETE and not self.told:
             self.told = True
             print("working", flush=True)
         if self._pace == "stretched":
@@ -58,6 +58,7 @@ class Stretching:
 
     def on_starting(self, *_: Any) -> None: ...
     def on_started(self, *_: Any) -> None: ...
+    def on_note(self, line: str) -> None: ...
     def on_end(self, outcome: Any) -> None: ...
     def close(self) -> None: ...
 

@@ -69,5 +69,8 @@ def expected_journal(events: Sequence[Payment]) -> list[tuple[str, int, int]]:
     return rows
 
 
-def run_job(job: Job, root: Path, mode: str = "local", watcher: Watcher | None = None) -> Outcome:
-    return run(job, Options(mode=Mode(mode), root=root, until_caught_up=True), watcher)
+def run_job(
+    job: Job, root: Path, mode: str = "local", watcher: Watcher | None = None, restart: bool = False, **options: Any
+) -> Outcome:
+    """Without restarts, unless asked for: what fails is to be seen at once."""
+    return run(job, Options(mode=Mode(mode), root=root, until_caught_up=True, restart=restart, **options), watcher)

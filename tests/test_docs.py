@@ -78,7 +78,7 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("page", ["log", "testing"])
+@pytest.mark.parametrize("page", ["log", "operating", "testing"])
 def test_the_examples_of_the_guides_run(tmp_path: Path, page: str) -> None:
     (tmp_path / "example.py").write_text("\n".join(blocks("python", (REPO / "docs" / f"{page}.md").read_text())))
     answer = subprocess.run(
@@ -99,3 +99,19 @@ def test_the_commands_of_the_log_guide_work_as_written(tmp_path: Path) -> None:
         said.append(answer.stdout)
     assert said[2].count("card-") == 3
     assert sum(partition["end"] for partition in json.loads(said[3])["partitions"]) == 100
+
+
+def test_the_commands_of_the_operating_guide_work_as_written(tmp_path: Path) -> None:
+    (tmp_path / "card_usage.py").write_text(blocks("python")[0])
+    write_transactions(tmp_path / "transactions.jsonl", 100, cards=10)
+    run = [PROGRAM, "run", "card_usage.py", "--mode", "local", "--until-caught-up"]
+    subprocess.run(run, cwd=tmp_path, capture_output=True, check=True)
+    said = []
+    for line in blocks("sh", (REPO / "docs" / "operating.md").read_text())[0].splitlines():
+        command = [PROGRAM, *shlex.split(line, comments=True)[1:]]
+        answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, f"{line}: {answer.stderr}"
+        said.append(answer.stdout)
+    assert (
+        "not running" in said[0] and "every file of every checkpoint is whole" in said[1] and "not running" in said[2]
+    )

@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from crashes import Crash, CrashAt
@@ -25,9 +26,10 @@ from streamwork import (
     Record,
     Refused,
     SqliteSink,
-    StreamworkError,
     WrongUse,
 )
+from streamwork.epoch import Manifest, Step
+from streamwork.epoch.manifest import to_bytes
 
 
 def journal(folder: Path) -> list[tuple[Any, ...]]:
@@ -227,7 +229,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_was_removed_is_missed_at_once(tmp_path: Path) -> None:
-    run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root")
+    run_job(summing_job(payments(20), tmp_path / "out.db", 2), tmp_path / "root")
     (tmp_path / "out.db").rename(tmp_path / "kept.db")
     with pytest.raises(Refused, match="SW-SINK-LEDGER"):
         run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root")
@@ -241,27 +243,22 @@ def test_a_manifest_with_any_byte_changed_never_gives_wrong_numbers(tmp_path: Pa
     """Also where it is still JSON: another position, another instance, another hash."""
     made = tmp_path / "made"
     made.mkdir()
-    watcher = CrashAt(8) if stage == "prepared" else None
+    watcher = CrashAt(1, Step.PREPARE) if stage == "prepared" else None
     with suppress(Crash):
         run_job(summing_job(payments(20), made / "out.db"), made / "root", watcher=watcher)
     name = "000000000002.json" if stage == "completed" else "000000000002.prepared.json"
     checkpoints = Path("root") / "summing" / "checkpoints"
     data = (made / checkpoints / name).read_bytes()
-    outcomes = {"refused": 0, "right": 0}
     for place in range(3, len(data), max(1, len(data) // 60)):
         folder = tmp_path / f"flip-{place}"
         shutil.copytree(made, folder)
         (folder / checkpoints / name).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         with closing(sqlite3.connect(folder / "out.db")) as db:
             db.execute("PRAGMA user_version")
-        try:
-            run_job(summing_job(payments(30), folder / "out.db"), folder / "root")
-            assert journal(folder) == expected_journal(payments(30))
-            outcomes["right"] += 1
-        except StreamworkError:
-            outcomes["refused"] += 1
+        run_job(summing_job(payments(30), folder / "out.db"), folder / "root")
+        assert journal(folder) == expected_journal(payments(30))
+        assert list((folder / "root" / "summing" / "quarantine").rglob(name)), "it was noticed"
         shutil.rmtree(folder)
-    assert outcomes["refused"] > 50
 
 
 def test_what_a_driver_left_that_had_lost_its_job_is_passed_over(tmp_path: Path) -> None:
@@ -271,7 +268,7 @@ def test_what_a_driver_left_that_had_lost_its_job_is_passed_over(tmp_path: Path)
     folder = tmp_path / "root" / "summing" / "checkpoints"
     left = json.loads((folder / "000000000002.prepared.json").read_text())
     left["epoch"], left["fence"] = 3, 1
-    (folder / "000000000003.prepared.json").write_text(json.dumps(left, indent=1, sort_keys=True) + "\n")
+    (folder / "000000000003.prepared.json").write_bytes(to_bytes(msgspec.convert(left, Manifest)))
     run_job(summing_job(payments(40), tmp_path / "out.db"), tmp_path / "root")
     assert journal(tmp_path) == expected_journal(payments(40))
 
@@ -287,7 +284,7 @@ def test_fences_that_were_emptied_do_not_lock_the_job_out(tmp_path: Path) -> Non
 def test_files_of_epochs_that_came_to_nothing_are_cleaned_up(tmp_path: Path) -> None:
     """So that whoever reads the state folder as it is reads what counts."""
     with pytest.raises(Crash):
-        run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root", watcher=CrashAt(1))
+        run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root", watcher=CrashAt(0, Step.COMPUTE))
     state = tmp_path / "root" / "summing" / "state" / "sums" / "0"
     assert [path.name[:12] for path in state.iterdir()] == ["000000000001"]
     run_job(summing_job([], tmp_path / "out.db"), tmp_path / "root")

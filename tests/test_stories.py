@@ -71,8 +71,8 @@ def test_a_checkpoint_counts_for_nothing_before_all_instances_of_all_components_
     for step in range(1, steps + 1):
         result = run(job, {"in": payments(10)}, crash_at=step, epoch_events=5)
         at = next(i for i, line in enumerate(result.story) if line.startswith("life 2"))
-        prepared = [line for line in result.story[:at] if line.startswith("prepared")]
-        usable = prepared[-1].removeprefix("prepared ") if prepared else "0"
+        prepared = [line for line in result.story[:at] if line.startswith("prepare ")]
+        usable = prepared[-1].removeprefix("prepare ") if prepared else "0"
         assert result.story[at] == f"life 2: resumed at {usable}"
 
 
@@ -102,7 +102,7 @@ def test_a_checkpoint_that_takes_too_long_or_loses_an_instance_is_abandoned_and_
     job.source(ListSource([], Payment), id="in").apply(Summing(), key="card", id="sums").sink(NONE, id="out")
     events = payments(12)
     result = run(job, {"in": [*events[:5], fault, *events[5:]]}, epoch_events=4)
-    assert "abandoned 2" in result.story
+    assert "abandon 2" in result.story
     assert 2 not in result.checkpoints, "its number is spent"
     undisturbed = run(job, {"in": events}, epoch_events=4)
     assert result.states == undisturbed.states

@@ -22,7 +22,7 @@ from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
 from streamwork.connectors import Csv, JsonLines, ListSource, LogSink, LogSource, Parquet, Printer, SqliteSink
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
-from streamwork.job import Job, Stream
+from streamwork.job import Backoff, Job, Stream
 from streamwork.log import EventLog
 from streamwork.tools.runner import run_here
 
@@ -33,6 +33,7 @@ Job.runner = staticmethod(run_here)
 Job.printer = Printer
 
 __all__ = [
+    "Backoff",
     "Csv",
     "Digits",
     "Event",

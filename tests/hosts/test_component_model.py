@@ -222,19 +222,12 @@ def test_functions_must_say_what_they_return(tmp_path: Path) -> None:
         Job("j").source(ListSource(MANY), id="r").map(lambda r: r)
 
 
-def exchanging(mode: str) -> str:
-    """For cases that need an exchange between instances."""
-    if mode == "microbatch":
-        pytest.skip("needs an exchange, which this host does not have yet")
-    return mode
-
-
 @pytest.mark.parametrize("grouping", [shuffle(), fields("sensor"), single(), all_instances()], ids=str)
 def test_groupings_choose_the_instances(tmp_path: Path, mode: str, grouping: Any) -> None:
     def build(stream: Stream, sink: Any) -> None:
         sink(stream.apply(Numbering(), id="numbers", grouping=grouping, parallelism=3), "numbers")
 
-    run(tmp_path, exchanging(mode), MANY, build)
+    run(tmp_path, mode, MANY, build)
     found = rows(tmp_path, "numbers")
     counts = Counter(sensor for _, sensor in found)
     copies = 3 if grouping == all_instances() else 1
@@ -248,7 +241,7 @@ def test_a_keyed_operator_in_several_instances_behind_any_source(tmp_path: Path,
     def build(stream: Stream, sink: Any) -> None:
         sink(stream.apply(Averaging(), key="sensor", id="averages", parallelism=3), "averages")
 
-    run(tmp_path, exchanging(mode), MANY, build, lives=3)
+    run(tmp_path, mode, MANY, build, lives=3)
     totals: dict[str, list[int]] = {}
     expected = Counter()
     for r in MANY:

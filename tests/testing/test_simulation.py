@@ -24,8 +24,7 @@ from streamwork import (
     shuffle,
     single,
 )
-from streamwork.epoch import Driver
-from streamwork.epoch.driver import Started
+from streamwork.epoch import Driver, Started
 from streamwork.state import rows
 from streamwork.testing import Advance, Crash, Result, explore, run
 from streamwork.testing.simulation import Guards

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from streamwork.tools.demo import write_transactions
@@ -91,9 +92,13 @@ def test_checkpoints_names_damage(folder: Path) -> None:
         (["run", "card_usage.py", "--checkpoint-every", "soon"], "SW-JOB-SETTING", 2),
         (["run", "card_usage.py", "--master", "yarn"], "SW-SPARK-MASTER", 2),
         (["checkpoints", "card_usage.py"], "SW-ROOT-EMPTY", 2),
+        (["status", "card_usage.py"], "SW-ROOT-EMPTY", 2),
+        (["stop", "card_usage.py"], "SW-ROOT-EMPTY", 2),
+        (["run", "card_usage.py", "--retain", "0"], "SW-JOB-SETTING", 2),
+        (["run", "card_usage.py", "--lease", "0s"], "SW-JOB-SETTING", 2),
         (["frobnicate"], "SW-USAGE", 2),
-        (["run", "bad_line.py", "--mode", "local"], "SW-SOURCE-BAD-EVENT", 1),
-        (["run", "no_file.py", "--mode", "local"], "SW-SOURCE-MISSING", 1),
+        (["run", "bad_line.py", "--mode", "local", "--no-restart"], "SW-SOURCE-BAD-EVENT", 1),
+        (["run", "no_file.py", "--mode", "local", "--no-restart"], "SW-SOURCE-MISSING", 1),
     ],
 )
 def test_mistakes_have_a_code_a_cause_an_action_and_an_exit_code(
@@ -118,11 +123,11 @@ def test_mistakes_have_a_code_a_cause_an_action_and_an_exit_code(
 
 def test_a_refusal_has_its_own_exit_code(folder: Path) -> None:
     run(folder)
-    (folder / "usage.db").unlink()
-    write_transactions(folder / "transactions.jsonl", 10, first=500)
+    (folder / "transactions.jsonl").unlink()
+    write_transactions(folder / "transactions.jsonl", 600, seed=2)
     refused = run(folder)
     assert refused.returncode == 3
-    assert refused.stderr.startswith("SW-SINK-LEDGER")
+    assert refused.stderr.startswith("SW-SOURCE-CHANGED")
 
 
 def wait_for(condition: Any, seconds: float = 30.0) -> None:
@@ -151,17 +156,23 @@ def test_it_follows_the_file_until_it_is_asked_to_stop(folder: Path, number: sig
 
 
 @pytest.mark.spark
-def test_ctrl_c_on_spark_completes_the_epoch_and_ends_well(folder: Path) -> None:
-    """Ctrl-C goes to the whole process group: driver, JVM and Python workers."""
+def test_a_killed_spark_is_replaced_and_ctrl_c_completes_the_epoch_and_ends_well(folder: Path) -> None:
+    """Ctrl-C goes to the whole process group: driver, JVM and Python workers. One run for both, as Spark is slow to start."""
     command = [PROGRAM, "run", "card_usage.py", "--json"]
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     wait_for(lambda: completed(folder) == 1, seconds=90)
+    (java,) = (child for child in psutil.Process(process.pid).children() if "java" in child.name())
+    java.kill()
+    write_transactions(folder / "transactions.jsonl", 7, first=500)
+    wait_for(lambda: completed(folder) > 1, seconds=90)
     os.killpg(process.pid, signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert json.loads(out)["events"] == 500
+    outcome = json.loads(out)
+    assert (outcome["events"], outcome["restarts"], outcome["fence"]) == (507, 1, 2)
+    assert "\nfailed: SW-SPARK-FAILED Spark is gone: " in errors and "\nresumed at checkpoint 1\n" in errors
 
 
 def test_on_a_terminal_one_line_changes(folder: Path) -> None:
@@ -204,5 +215,5 @@ def test_python_job_py_runs_on_spark_by_importing_itself(folder: Path) -> None:
 
 def test_help_names_every_command(tmp_path: Path) -> None:
     answer = call(tmp_path, "--help")
-    for name in ("run", "checkpoints", "doctor", "demo", "new", "dev", "log", "bench"):
+    for name in ("run", "status", "stop", "checkpoints", "doctor", "demo", "new", "dev", "log", "bench"):
         assert f"\n  {name} " in answer.stdout

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamwork.components.schema import (
     FieldType,
@@ -51,6 +52,51 @@ def to_structs(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any]:
     if not fields:
         return [kind() for _ in range(batch.num_rows)]
     return list(map(maker(kind), *(_values(field, batch.column(name)) for name, field in fields.items())))
+
+
+class Columns:
+    """Events of one type as an Arrow batch of exactly its columns; they become objects only where somebody looks at them."""
+
+    __slots__ = ("_events", "batch", "kind")
+
+    def __init__(self, kind: type[msgspec.Struct], batch: pa.RecordBatch) -> None:
+        self.kind = kind
+        self.batch = batch
+        self._events: list[Any] | None = None
+
+    @classmethod
+    def of(cls, kind: type[msgspec.Struct], batch: pa.RecordBatch) -> Columns | list[Any]:
+        """From a batch that has (at least) the columns of `kind`; as events at once where their types differ in Arrow."""
+        schema = arrow_schema(kind)
+        columns = [batch.column(name) for name in schema.names]
+        if not columns or any(column.type != field.type for column, field in zip(columns, schema, strict=True)):
+            return to_structs(kind, batch)
+        return cls(kind, pa.RecordBatch.from_arrays(columns, schema=schema))
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def __getitem__(self, part: slice) -> Columns:
+        start, end, _ = part.indices(len(self))
+        return Columns(self.kind, self.batch.slice(start, end - start))
+
+    @property
+    def events(self) -> list[Any]:
+        if self._events is None:
+            self._events = to_structs(self.kind, self.batch)
+        return self._events
+
+    def values(self, name: str) -> Sequence[Any]:
+        """The values of one field, as they would be in the events."""
+        return _values(fields_of(self.kind)[name], self.batch.column(name))
+
+    def latest(self, name: str) -> datetime:
+        """The largest value of a field of times; there must be one."""
+        return EPOCH + timedelta(microseconds=pc.max(self.batch.column(name)).value)
+
+
+def as_events(given: list[Any] | Columns) -> list[Any]:
+    return given.events if isinstance(given, Columns) else given
 
 
 def _values(field: FieldType, column: pa.Array) -> Sequence[Any]:

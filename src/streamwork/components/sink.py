@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -41,6 +41,10 @@ def fenced(sink: str, registered: int, mine: int) -> Refused:
         f"a newer driver (fence {registered}) has taken over sink {sink}; this one has fence {mine}",
         "nothing to mend if that was meant: only the newest driver goes on. If not, stop the other one and start again",
     )
+
+
+class RowsRejected(Exception):
+    """A sink refuses rows for good, because of what they are: trying again cannot help. Nothing of them was kept."""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
@@ -81,7 +85,17 @@ class Sink(ABC, Generic[E]):
 
     @abstractmethod
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
-        """Apply the rows and advance the ledger in one transaction, by the commit rule (`epoch.commit`)."""
+        """Apply the rows and advance the ledger in one transaction, by the commit rule (`epoch.commit`).
+
+        Raises `RowsRejected` where the rows themselves are to blame.
+        """
+
+    def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
+        """Why the sink would refuse these rows for good; empty if it would take them. Keeps nothing of them.
+
+        A sink that raises `RowsRejected` answers here, so that the rows to blame can be found.
+        """
+        return ""
 
     def close(self) -> None:
         """Called when the job ends, except on a crash."""

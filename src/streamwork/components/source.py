@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from streamwork.components.collector import EventCollector
+from streamwork.components.columns import Columns, as_events
 from streamwork.components.generics import type_arguments
 from streamwork.components.operator import check_record
 from streamwork.components.values import Event, Record
@@ -25,11 +26,21 @@ def check_on_error(on_error: str) -> None:
         raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail" or "drop"')
 
 
-class Slice(msgspec.Struct):
-    """Some events of one partition, in offset order, as a reader hands them over."""
+class Slice:
+    """Some events of one partition, in offset order, as a reader hands them over: a list, or columns.
 
-    events: list[Any]
-    dropped: int = 0  # input that was no event and was left out, as `on_error` asked
+    `dropped` counts input that was no event and was left out, as `on_error` asked.
+    """
+
+    __slots__ = ("dropped", "given")
+
+    def __init__(self, events: list[Any] | Columns, dropped: int = 0) -> None:
+        self.given = events
+        self.dropped = dropped
+
+    @property
+    def events(self) -> list[Any]:
+        return as_events(self.given)
 
 
 class Partitioning(msgspec.Struct, frozen=True):

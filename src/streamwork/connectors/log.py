@@ -19,7 +19,7 @@ from streamwork.components import (
     Slice,
     Start,
 )
-from streamwork.components.columns import to_structs
+from streamwork.components.columns import Columns
 from streamwork.components.schema import fields_of
 from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader
@@ -71,7 +71,7 @@ class LogSource(OffsetSource[E], Generic[E]):
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         for batch in _gathered(self._reader.read(int(partition), start, end)):
-            yield Slice(to_structs(self.event, batch))
+            yield Slice(Columns.of(self.event, batch))
 
     def identity(self) -> str | None:
         return self._reader.settings.crc32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Key, LedgerEntry, LedgerRow, Position, Sink, SinkKind
 from streamwork.components.schema import arrow_schema, fields_of
-from streamwork.components.sink import fenced
+from streamwork.components.sink import RowsRejected, fenced
 from streamwork.epoch.commit import Verdict, settle
 from streamwork.errors import JobFailed, Refused, WrongUse
 
@@ -119,6 +119,16 @@ class SqliteSink(Sink[E], Generic[E]):
             elif verdict is Verdict.ADOPT:
                 self._advance(db, entry, None)
 
+    def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
+        try:
+            with self._transaction() as db:
+                self._write(db, iter(rows))
+                raise _Enough
+        except _Enough:
+            return ""
+        except RowsRejected as rejected:
+            return str(rejected)
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -133,7 +143,10 @@ class SqliteSink(Sink[E], Generic[E]):
                 rows = dict(zip(keys, rows, strict=True)).values()
             verb = "INSERT OR REPLACE" if self._key else "INSERT"
             marks = ", ".join("?" * len(names))
-            db.executemany(f"{verb} INTO {_quoted(self.table)} VALUES ({marks})", rows)
+            try:
+                db.executemany(f"{verb} INTO {_quoted(self.table)} VALUES ({marks})", rows)
+            except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError) as error:
+                raise RowsRejected(f"{type(error).__name__}: {error}") from error
 
     @staticmethod
     def _advance(db: sqlite3.Connection, entry: LedgerEntry, position: Position | None) -> None:
@@ -184,6 +197,10 @@ class SqliteSink(Sink[E], Generic[E]):
                 f"{self.path}: {type(error).__name__}: {error}",
                 "mend the database (is it locked by another program? is the disk full?) and start again: nothing is lost",
             ) from error
+
+
+class _Enough(Exception):
+    """Ends a transaction that was only tried."""
 
 
 def _quoted(name: str) -> str:

@@ -1,9 +1,9 @@
-"""One attempt at one epoch by one instance: restore, read, process, write, report.
+"""One attempt at one epoch by one instance: restore, take in, process, write, report.
 
 The numbers are those of the epoch's steps (`streamwork.epoch.driver`); an attempt is steps 2 and 3.
 
     2a  the state of the epoch's start: from the worker's cache, else from its files
-    2b  the slice of every source partition goes through the chain
+    2b  the slice of every source partition, or what the instances before this one sent, goes through the chain
     2c  changed records and staged outputs are written under names that hold fence and attempt, and made durable
     3   the report names these files; only a manifest that repeats it makes them count
 
@@ -14,15 +14,21 @@ was taken out at 2a and goes back only after 2c.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from streamwork.engine.chain import Chain
+from streamwork.engine.dispatcher import Dispatcher
+from streamwork.engine.executor import Executor
+from streamwork.engine.inlet import Inlet, UpstreamFailed
 from streamwork.engine.instance import Instance
+from streamwork.engine.outlet import Outlet
+from streamwork.engine.parcel import Head, Kind, Parcel, Wire
 from streamwork.engine.report import Failure, Report, Reports
+from streamwork.engine.wiring import Place, downstream, upstream, ways
 from streamwork.engine.work import Work
 from streamwork.errors import JobFailed, StreamworkError
-from streamwork.job import Graph
+from streamwork.job import Graph, Layout
 from streamwork.state import FileRef, State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
 from streamwork.world import Disk
@@ -32,49 +38,156 @@ class Worker:
     """A process that computes attempts, one after another, and remembers what it can use again."""
 
     def __init__(self, disk: Disk, new_attempt: Callable[[], str] = lambda: secrets.token_hex(4)) -> None:
-        self._disk = disk
-        self._new_attempt = new_attempt
-        self._states = StateCache()
-        self._chains: dict[tuple[str, int], Chain] = {}
+        self.disk = disk
+        self.new_attempt = new_attempt
+        self.states = StateCache()
+        self._token = ""
+        self._chains: dict[Place, Chain] = {}
 
-    def run(self, graph: Graph, graph_token: str, work: Work) -> Reports:
-        """One attempt. An error that a person must see comes back as data. `graph_token` names these very objects."""
-        chain = self._chains.pop((graph_token, work.instance), None)
-        try:
-            if chain is None:
-                chain = Chain(graph, instance=work.instance)
-            reports = self._attempt(chain, work)
-        except (StreamworkError, OSError) as error:
-            return Reports(failure=Failure.of(placed(error, graph, work.epoch)))
-        self._chains[graph_token, work.instance] = chain
-        return Reports(reports)
+    def begin(self, layout: Layout, token: str, work: Work) -> Attempt:
+        """`token` names these very objects: set-up operators are used again as long as it stays the same."""
+        if token != self._token:
+            self.close()
+            self._token = token
+        return Attempt(self, layout, work)
+
+    def take_chain(self, place: Place) -> Chain | None:
+        """Belongs to the caller now."""
+        return self._chains.pop(place, None)
+
+    def keep_chain(self, place: Place, chain: Chain) -> None:
+        self._chains[place] = chain
 
     def close(self) -> None:
         for chain in self._chains.values():
             chain.close()
         self._chains.clear()
 
-    def _attempt(self, chain: Chain, work: Work) -> tuple[Report, ...]:
-        files = StateFiles(self._disk, Path(work.folder))
 
-        def restore(rows: RowFormat, wanted: tuple[FileRef, ...]) -> State:
-            state, missing = self._states.take((work.uid, rows.component, work.instance), wanted)
-            state = rows.new_state() if state is None else state
-            files.load(rows, missing, state)
-            return state
+class Attempt:
+    """An instance that lives for one epoch, and takes and gives parcels.
 
-        instance = Instance(chain, self._disk, work, restore)  # 2a
+    `read` or `take` process, `finish` reports; each gives the parcels that are to be sent. An error that a person must see is
+    a report too, and whoever is behind this instance is told that nothing counts. After an error nothing more is processed.
+    """
+
+    def __init__(self, worker: Worker, layout: Layout, work: Work) -> None:
+        self._worker = worker
+        self._layout = layout
+        self._work = work
+        self._place: Place = (work.chain, work.instance)
+        self._name = worker.new_attempt()
+        self._instance: Instance | None = None
+        self._executor: Executor | None = None
+        self._reports: tuple[Report, ...] = ()
+        self._ended = False
+        wire = Wire(layout)
+        self._inlet = Inlet(wire, upstream(layout, self._place), self._place)
+        self._outlets = {to: Outlet(wire, self._place, to, self._name) for to in downstream(layout, self._place)}
+
+    def read(self) -> Iterator[Parcel]:
+        """2b, of a chain that begins with a source."""
+
+        def steps() -> Iterator[None]:
+            executor = self._ready()
+            while executor.choices():
+                executor.step(None)
+                yield
+
+        return self._guarded(steps)
+
+    def take(self, parcel: Parcel) -> Iterator[Parcel]:
+        """2b, of a chain behind an exchange."""
+
+        def steps() -> Iterator[None]:
+            executor = self._ready()
+            for channel, item in self._inlet.take(parcel):
+                channel.send(item)
+                executor.step(channel)
+                yield
+
+        return self._guarded(steps)
+
+    def finish(self) -> Iterator[Parcel]:
+        """3. Nothing comes any more."""
+
+        def steps() -> Iterator[None]:
+            self._ready()
+            self._inlet.finish()
+            assert self._reports, "the last checkpoint event makes the instance report"
+            yield
+
+        yield from self._guarded(steps)
+        if not self._ended:
+            self._keep()
+            yield self._report(Reports(self._reports))
+
+    def discard(self) -> None:
+        """Let go of everything that is open. To be called however the attempt ended."""
+        self._ended = True
+        if self._instance is not None:
+            self._instance.discard()
+
+    def _guarded(self, steps: Callable[[], Iterator[None]]) -> Iterator[Parcel]:
+        if self._ended:
+            return
         try:
-            instance.begin(work.epoch, self._new_attempt())
-            instance.tick(work.ticks)
-            for _ in instance.read(work.ranges):  # 2b
-                pass
-            reports = instance.finish()  # 2c
-        finally:
-            instance.discard()
-        for name, state in instance.states.items():
-            self._states.put((work.uid, name, work.instance), instance.refs[name], state)
-        return reports  # 3
+            for _ in steps():
+                for outlet in self._outlets.values():
+                    yield from outlet.take()
+        except (StreamworkError, OSError, UpstreamFailed) as error:
+            self.discard()
+            for outlet in self._outlets.values():
+                yield outlet.failed(self._work.epoch)
+            if not isinstance(error, UpstreamFailed):
+                yield self._report(Reports(failure=Failure.of(placed(error, self._layout.graph, self._work.epoch))))
+
+    def _ready(self) -> Executor:
+        """2a, when the first thing comes."""
+        if self._executor is not None:
+            return self._executor
+        layout, work = self._layout, self._work
+        spec = layout.chains[work.chain]
+        chain = self._worker.take_chain(self._place)
+        if chain is None:
+            chain = Chain(layout.graph, spec.nodes, work.instance, layout.interleaves(work.chain))
+        self._instance = Instance(chain, self._worker.disk, work, self._restore)
+        inputs = self._inlet.channels
+        self._executor = Executor(
+            f"{spec.nodes[0]}[{work.instance}]",
+            self._instance,
+            lambda: self._name,
+            Dispatcher(list(inputs.values())),
+            [channel.name for (before, _), channel in inputs.items() if layout.has_event_time(before)],
+            ways(layout, self._place, self._outlets),
+            list(self._outlets.values()),
+            self._tell,
+        )
+        self._executor.plan(work, reads=spec.is_source)
+        return self._executor
+
+    def _restore(self, rows: RowFormat, wanted: tuple[FileRef, ...]) -> State:
+        files = StateFiles(self._worker.disk, Path(self._work.folder))
+        state, missing = self._worker.states.take((self._work.uid, rows.component, self._work.instance), wanted)
+        if state is not None:
+            files.catch_up(rows, missing, state)
+            return state
+        state = rows.new_state()
+        files.load(rows, wanted, state)
+        return state
+
+    def _tell(self, epoch: int, reports: Sequence[Report]) -> None:
+        self._reports = tuple(reports)
+
+    def _keep(self) -> None:
+        assert self._instance is not None
+        for name, state in self._instance.states.items():
+            owner = (self._work.uid, name, self._work.instance)
+            self._worker.states.put(owner, self._instance.refs[name], state)
+        self._worker.keep_chain(self._place, self._instance.chain)
+
+    def _report(self, reports: Reports) -> Parcel:
+        return Parcel(Head(Kind.REPORT, self._work.epoch, self._place, self._name), reports.to_json())
 
 
 def placed(error: StreamworkError | OSError, graph: Graph, epoch: int) -> StreamworkError:

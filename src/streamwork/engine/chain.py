@@ -3,7 +3,7 @@
     open(...)                 every instance is set up, with its state, before the first event
     tick(now)                 processing time goes on
     process(source, ...)      events of one source partition, in offset order
-    take(input, ...)          events that come through an exchange
+    take(to, ...)             events that come through an exchange
     checkpoint()              the state is ready to be written; what the steps counted
 
 Results must not depend on how input is cut into lists. Along a line of steps they do not. Where branches of a stream meet again
@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 
 from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
-from streamwork.components.columns import check_types
+from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.engine.staging import Staging
 from streamwork.engine.steps import Events, InstanceStep, KeyedStep, OperatorStep, Outputs, SourceStep, StageStep, Step
 from streamwork.job import Graph, Input, Node, NodeKind
@@ -31,12 +31,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Chain:
     """Lives in one process, from epoch to epoch; after an error it is thrown away and a fresh one is set up."""
 
-    def __init__(self, graph: Graph, nodes: Iterable[str] | None = None, instance: int = 0) -> None:
+    def __init__(
+        self, graph: Graph, nodes: Iterable[str] | None = None, instance: int = 0, one_by_one: bool = False
+    ) -> None:
+        """`one_by_one` is needed where `Layout.interleaves`."""
         mine = set(nodes) if nodes is not None else {node.id for node in graph.nodes}
         self.graph = graph
         self.instance = instance
         self.nodes = tuple(node for node in graph.nodes if node.id in mine)
-        self.outbox: dict[Input, Events] = {}  # what goes through an exchange to other chains
+        # What goes through an exchange to other chains, in order: events, and how far event time has come between them.
+        self.outbox: list[tuple[Input, Events | Columns] | datetime] = []
         self._steps = {node.id: _step(node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
         sources = [node.id for node in self.nodes if node.kind is NodeKind.SOURCE]
         self._sources = {name: {"processed": 0, "delivered": 0, "dropped": 0} for name in sources}
@@ -49,7 +53,7 @@ class Chain:
         self._emitted = {one: graph[one.node].emits(one.channel) for node in graph.nodes for one in node.inputs}
         self._leaving = {one for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine}
         self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
-        self._one_by_one = bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
+        self._one_by_one = one_by_one or bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
         self._is_set_up = False
@@ -80,24 +84,30 @@ class Chain:
             self._pass_on(step.node.id, step.fire(TimerClock.PROCESSING, now))
 
     def process(self, source: str, partition: str, piece: Slice) -> None:
-        counters = self._sources[source]
-        counters["processed"] += len(piece.events) + piece.dropped
-        counters["delivered"] += len(piece.events)
+        counters, count = self._sources[source], len(piece.given)
+        counters["processed"] += count + piece.dropped
+        counters["delivered"] += count
         counters["dropped"] += piece.dropped
-        time = self._times.get(source)
+        time, through = self._times.get(source), Input(source)
         if not self._one_by_one:
-            self._pass_on(source, {MAIN: piece.events})
-            if time is not None and piece.events:
-                self._advance(f"{source}/{partition}", max(getattr(event, time) for event in piece.events))
+            if isinstance(piece.given, Columns) and through not in self._followers:
+                if through in self._leaving and count:
+                    self.outbox.append((through, piece.given))  # nobody here looks at them
+                latest = piece.given.latest(time) if time is not None and count else None
+            else:
+                self._pass_on(source, {MAIN: piece.events})
+                latest = max(getattr(event, time) for event in piece.events) if time is not None and count else None
+            if latest is not None:
+                self._advance(f"{source}/{partition}", latest)
             return
         for event in piece.events:
             self._pass_on(source, {MAIN: [event]})
             if time is not None:
                 self._advance(f"{source}/{partition}", getattr(event, time))
 
-    def take(self, through: Input, to: str, events: Events) -> None:
+    def take(self, to: str, given: Events | Columns) -> None:
         """Events that came through an exchange, for one component of this chain."""
-        step = self._steps[to]
+        step, events = self._steps[to], as_events(given)
         for piece in [[event] for event in events] if self._one_by_one else [events]:
             self._pass_on(to, step.process(piece))
 
@@ -146,16 +156,18 @@ class Chain:
         if now is not None:
             for step in self._timed:
                 self._pass_on(step.node.id, step.fire(TimerClock.EVENT, now))
+            if self._leaving:
+                self.outbox.append(now)
 
     def _pass_on(self, from_id: str, outputs: Outputs) -> None:
         for channel, events in outputs.items():
             if events:
                 through = Input(from_id, channel)
-                if through in self._leaving:
-                    self.outbox.setdefault(through, []).extend(events)
-                followers = self._followers.get(through, ())
-                if followers and through.node in self._steps:
+                leaves, followers = through in self._leaving, self._followers.get(through, ())
+                if (leaves or followers) and through.node in self._steps:
                     check_types(self._emitted[through], events, str(through))
+                if leaves:
+                    self.outbox.append((through, events))
                 for step in followers:
                     self._pass_on(step.node.id, step.process(events))
 

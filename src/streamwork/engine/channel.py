@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from streamwork.components.columns import Columns
 from streamwork.job import Input
 
 
@@ -17,7 +18,7 @@ class Data:
     epoch: int
     through: Input
     to: str
-    events: list[Any]
+    events: list[Any] | Columns
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Watermark:
 
     epoch: int
     at: datetime
+    resumed: bool = False  # what the sender begins with: nothing that it could set off is new
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from streamwork.engine.executor import Executor
 from streamwork.engine.instance import Instance
 from streamwork.engine.manager import CheckpointManager
 from streamwork.engine.report import Report
-from streamwork.engine.routing import Route, route_to
+from streamwork.engine.wiring import Place, channel_name, downstream, upstream, ways
 from streamwork.engine.work import Work
 from streamwork.errors import JobFailed, StreamworkError
-from streamwork.job import Input, Layout
+from streamwork.job import Layout
 from streamwork.world import Disk
 
 Choice = tuple[Executor, Channel | None]
@@ -58,34 +58,33 @@ class Engine:
         self._layout = layout
         self._schedule = schedule or InOrder()
         self._manager = CheckpointManager(layout.graph)
-        self._sources: dict[tuple[int, int], Executor] = {}
-        self._executors: list[Executor] = []
-        channels = self._connect()
+        self._executors: dict[Place, Executor] = {}
+        channels = {
+            (before, (work.chain, work.instance)): Channel(channel_name(before, (work.chain, work.instance)))
+            for work in works
+            for before in upstream(layout, (work.chain, work.instance))
+        }
         for work in works:
-            chain = layout.chains[work.chain]
-            instance = Instance(Chain(layout.graph, chain.nodes, work.instance), disk, work)
-            place = (work.chain, work.instance)
-            inputs = [channel for (_, to), channel in channels.items() if to == place]
-            outputs = {to: channel for (before, to), channel in channels.items() if before == place}
-            executor = Executor(
-                f"{chain.nodes[0]}[{work.instance}]",
-                instance,
+            place, nodes = (work.chain, work.instance), layout.chains[work.chain].nodes
+            inputs = {before: channels[before, place] for before in upstream(layout, place)}
+            outputs = {after: channels[place, after] for after in downstream(layout, place)}
+            chain = Chain(layout.graph, nodes, work.instance, layout.interleaves(work.chain))
+            self._executors[place] = Executor(
+                f"{nodes[0]}[{work.instance}]",
+                Instance(chain, disk, work),
                 new_attempt,
-                Dispatcher(inputs, align),
-                self._routes(work.chain, work.instance, outputs),
+                Dispatcher(list(inputs.values()), align),
+                [channel.name for before, channel in inputs.items() if layout.has_event_time(before[0])],
+                ways(layout, place, outputs),
                 list(outputs.values()),
                 self._manager.report,
             )
-            self._executors.append(executor)
-            if chain.is_source:
-                self._sources[place] = executor
 
     def submit(self, works: Sequence[Work]) -> None:
         """Issue the next checkpoint event: each source reads its slice and then passes it on."""
         self._manager.issue(works[0].epoch)
         for work in works:
-            if (source := self._sources.get((work.chain, work.instance))) is not None:
-                source.plan(work)
+            self._executors[work.chain, work.instance].plan(work, reads=self._layout.chains[work.chain].is_source)
 
     def collect(self, epoch: int, expired: Callable[[], bool] = lambda: False) -> list[Report]:
         """Go on, step by step, until everyone has reported on an epoch. Raises `Abandoned` when its time has expired."""
@@ -105,7 +104,9 @@ class Engine:
 
     def step(self, epoch: int) -> bool:
         """One step of one instance; False if there is none to do."""
-        choices: list[Choice] = [(executor, choice) for executor in self._executors for choice in executor.choices()]
+        choices: list[Choice] = [
+            (executor, choice) for executor in self._executors.values() for choice in executor.choices()
+        ]
         if not choices:
             return False
         executor, choice = self._schedule.choose(choices)
@@ -116,35 +117,9 @@ class Engine:
         return True
 
     def close(self) -> None:
-        for executor in self._executors:
+        for executor in self._executors.values():
             executor.close()
 
     def discard(self) -> None:
-        for executor in self._executors:
+        for executor in self._executors.values():
             executor.discard()
-
-    def _connect(self) -> dict[tuple[tuple[int, int], tuple[int, int]], Channel]:
-        """One channel for each pair of instances whose chains exchange events: also the one that checkpoint events take."""
-        chains, found = self._layout.chains, {}
-        pairs = {
-            (self._layout.chain_of(edge.from_id), self._layout.chain_of(edge.to_id))
-            for edge in self._layout.edges
-            if edge.exchange
-        }
-        for before, after in sorted(pairs):
-            for i in range(chains[before].parallelism):
-                for j in range(chains[after].parallelism):
-                    found[(before, i), (after, j)] = Channel(f"{before}.{i}>{after}.{j}")
-        return found
-
-    def _routes(
-        self, chain: int, instance: int, outputs: dict[tuple[int, int], Channel]
-    ) -> dict[tuple[Input, str], tuple[Route, list[Channel]]]:
-        layout, routes = self._layout, {}
-        for node in layout.graph.nodes:
-            after = layout.chain_of(node.id)
-            for one in node.inputs:
-                if after != chain and layout.chain_of(one.node) == chain:
-                    targets = [outputs[after, j] for j in range(node.parallelism)]
-                    routes[one, node.id] = (route_to(layout.graph, node, layout.groups, instance), targets)
-        return routes

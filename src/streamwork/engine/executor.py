@@ -15,9 +15,8 @@ from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data, W
 from streamwork.engine.dispatcher import Dispatcher
 from streamwork.engine.instance import Instance
 from streamwork.engine.report import Report
-from streamwork.engine.routing import Route
+from streamwork.engine.wiring import Ways
 from streamwork.engine.work import Work
-from streamwork.job import Input
 
 Tell = Callable[[int, Sequence[Report]], None]  # epoch, reports of one instance
 
@@ -29,26 +28,32 @@ class Executor:
         instance: Instance,
         new_attempt: Callable[[], str],
         dispatcher: Dispatcher,
-        routes: dict[tuple[Input, str], tuple[Route, list[Channel]]],
-        downstream: list[Channel],
+        timed: Sequence[str],
+        ways: Ways,
+        downstream: Sequence[Channel],
         tell: Tell,
     ) -> None:
+        """`timed` are the names of the inputs that bring watermarks: each holds event time back until it has spoken."""
         self.name = name
         self._instance = instance
         self._new_attempt = new_attempt
         self._dispatcher = dispatcher
-        self._routes = routes  # (what, to which component) -> how, and the channels to its instances
+        self._ways = ways
         self._downstream = downstream
         self._tell = tell
         self._planned: deque[Work] = deque()  # of a source: the epochs to read
+        self._ticks: dict[int, tuple[int, ...]] = {}
         self._reading: Iterator[None] | None = None
-        self._sent: datetime | None = None
-        for channel in dispatcher.inputs:
-            instance.chain.watermarks.setdefault(channel.name, None)
+        self._sent: datetime | None = None  # the last watermark
+        self._begun = False  # True when something has been processed since the states were restored
+        for channel in timed:
+            instance.chain.watermarks.setdefault(channel, None)
 
-    def plan(self, work: Work) -> None:
-        """Read this slice when the ones before it are read, then issue the checkpoint event of its epoch."""
-        self._planned.append(work)
+    def plan(self, work: Work, reads: bool) -> None:
+        """This is what an epoch brings. If it `reads`: when the slices before it are read, and then issue its checkpoint event."""
+        self._ticks[work.epoch] = work.ticks
+        if reads:
+            self._planned.append(work)
 
     def choices(self) -> list[Channel | None]:
         """What could be done next: an input to take from, or None for reading on."""
@@ -67,23 +72,27 @@ class Executor:
             elif item is not None:
                 self._in_epoch(item.epoch)
                 if isinstance(item, Data):
-                    self._instance.chain.take(item.through, item.to, item.events)
-                elif isinstance(item, Watermark):
+                    self._begun = True
+                    self._instance.chain.take(item.to, item.events)
+                    self._pass_on()
+                elif item.resumed and not self._begun:
+                    self._instance.chain.watermarks[choice.name] = item.at
+                    self._resume()
+                else:
+                    self._begun = True
                     self._instance.chain.take_watermark(choice.name, item.at)
-                self._pass_on()
+                    self._pass_on()
 
     def _read_on(self) -> None:
         work = self._planned[0]
         if self._reading is None:
             self._in_epoch(work.epoch)
-            self._instance.tick(work.ticks)
             self._reading = self._instance.read(work.ranges)
         try:
             next(self._reading)
         except StopIteration:
             self._reading = None
             self._planned.popleft()
-            self._pass_on()
             self._checkpoint(Aligned(work.epoch))
             return
         self._pass_on()
@@ -92,10 +101,18 @@ class Executor:
         """The first thing that is seen of an epoch begins it."""
         if self._instance.epoch == 0:
             self._instance.begin(epoch, self._new_attempt())
+            for ways in self._ways.values():
+                for _, route, _ in ways:
+                    route.begin(epoch)
+            if not self._begun:
+                self._resume()
+            self._instance.tick(self._ticks.pop(epoch, ()))
 
     def _checkpoint(self, event: Aligned) -> None:
         """Store, pass on, report: everything before the checkpoint event is in, nothing behind it."""
         self._in_epoch(event.epoch)
+        self._pass_on()
+        self._begun = True
         reports = self._instance.finish(event.attempts)
         for channel in self._downstream:
             channel.send(CheckpointEvent(event.epoch, self._instance.attempt))
@@ -103,17 +120,27 @@ class Executor:
 
     def _pass_on(self) -> None:
         chain, epoch = self._instance.chain, self._instance.epoch
-        for (through, to), (route, channels) in self._routes.items():
-            events = chain.outbox.get(through)
-            if events:
+        for entry in chain.outbox:
+            if isinstance(entry, datetime):
+                self._send_watermark(entry)
+                continue
+            through, events = entry
+            for to, route, channels in self._ways.get(through, ()):
                 for target, share in route(events).items():
                     channels[target].send(Data(epoch, through, to, share))
         chain.outbox.clear()
-        now = chain.watermark
-        if now is not None and now != self._sent:
+
+    def _resume(self) -> None:
+        """Tell those behind how far event time had come when the states were stored, as far as that is known."""
+        now = self._instance.chain.watermark
+        if now is not None:
+            self._send_watermark(now, resumed=True)
+
+    def _send_watermark(self, now: datetime, resumed: bool = False) -> None:
+        if now != self._sent:
             self._sent = now
             for channel in self._downstream:
-                channel.send(Watermark(epoch, now))
+                channel.send(Watermark(self._instance.epoch, now, resumed))
 
     def close(self) -> None:
         self._instance.discard()

@@ -2,58 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from streamwork.components import Key
+from streamwork.components.columns import Columns
 from streamwork.components.grouping import AllInstances, Fields, Single
 from streamwork.components.keys import instance_of
 from streamwork.job import Graph, Node
 
-Route = Callable[[list[Any]], dict[int, list[Any]]]  # events -> instance -> its events, in order
+Events = list[Any] | Columns
+MOST_KEYS = 1_000_000  # whose instance is remembered
+
+
+class Route(ABC):
+    def begin(self, epoch: int) -> None:  # noqa: B027 (most have nothing to do)
+        """What is chosen may depend on the epoch, never on the one before: an epoch that is computed again goes the same way."""
+
+    @abstractmethod
+    def __call__(self, events: Events) -> dict[int, Events]:
+        """Instance -> its events, in order; columns stay columns."""
 
 
 def route_to(graph: Graph, node: Node, groups: int, first: int) -> Route:
     """How events reach `node`; `first` is where taking turns begins."""
     count = node.parallelism
     if count == 1 or isinstance(node.grouping, Single):
-        return lambda events: {0: events}
+        return _ToEach((0,))
     if isinstance(node.grouping, AllInstances):
-        return lambda events: dict.fromkeys(range(count), events)
+        return _ToEach(tuple(range(count)))
     if node.key is not None:
-        return _by_key(node.key, count, groups)
+        return _ByKey(node.key, count, groups)
     if isinstance(node.grouping, Fields):
         given = graph[node.inputs[0].node].emits(node.inputs[0].channel)
         assert given is not None
-        return _by_key(Key.of(given, node.grouping.fields), count, groups)
-    return _in_turn(count, first)
+        return _ByKey(Key.of(given, node.grouping.fields), count, groups)
+    return _InTurn(count, first)
 
 
-def _by_key(key: Key, count: int, groups: int) -> Route:
-    known: dict[Any, int] = {}
+class _ToEach(Route):
+    def __init__(self, instances: tuple[int, ...]) -> None:
+        self._instances = instances
 
-    def route(events: list[Any]) -> dict[int, list[Any]]:
-        shares: dict[int, list[Any]] = {}
-        for event, value in zip(events, key.values(events), strict=True):
-            instance = known.get(value)
-            if instance is None:
-                group = key.groups([value], groups)[0]
-                instance = known[value] = instance_of(group, count, groups)
-            shares.setdefault(instance, []).append(event)
-        return shares
-
-    return route
+    def __call__(self, events: Events) -> dict[int, Events]:
+        return dict.fromkeys(self._instances, events)
 
 
-def _in_turn(count: int, first: int) -> Route:
-    turn = first
+class _InTurn(Route):
+    def __init__(self, count: int, first: int) -> None:
+        self._count = count
+        self._first = self._turn = first
 
-    def route(events: list[Any]) -> dict[int, list[Any]]:
-        nonlocal turn
-        shares: dict[int, list[Any]] = {}
-        for event in events:
-            shares.setdefault(turn % count, []).append(event)
-            turn += 1
-        return shares
+    def begin(self, epoch: int) -> None:
+        self._turn = self._first + epoch  # else epochs of one event would all go to one instance
 
-    return route
+    def __call__(self, events: Events) -> dict[int, Events]:
+        count, turn = self._count, self._turn
+        self._turn += len(events)
+        starts = {instance: (instance - turn) % count for instance in range(count)}
+        if isinstance(events, Columns):
+            places = {i: pa.array(np.arange(at, len(events), count)) for i, at in starts.items() if at < len(events)}
+            return {i: Columns(events.kind, events.batch.take(mine)) for i, mine in places.items()}
+        return {instance: events[at::count] for instance, at in starts.items() if at < len(events)}
+
+
+class _ByKey(Route):
+    def __init__(self, key: Key, count: int, groups: int) -> None:
+        self._key = key
+        self._count = count
+        self._instance = _Instances(key, count, groups)
+
+    def __call__(self, events: Events) -> dict[int, Events]:
+        if isinstance(events, Columns):
+            return self._split(events)
+        shares: list[list[Any]] = [[] for _ in range(self._count)]
+        add = [share.append for share in shares]
+        for event, instance in zip(events, map(self._instance.__getitem__, self._key.values(events)), strict=True):
+            add[instance](event)
+        return {instance: share for instance, share in enumerate(shares) if share}
+
+    def _split(self, events: Columns) -> dict[int, Events]:
+        """One sort of all rows by instance, which keeps their order; each share is a part of the result."""
+        parts = [events.values(name) for name in self._key.fields]
+        values = parts[0] if len(parts) == 1 else zip(*parts, strict=True)
+        instances = np.fromiter(map(self._instance.__getitem__, values), np.int64, len(events))
+        order = np.argsort(instances, kind="stable")
+        bounds = np.searchsorted(instances[order], np.arange(self._count + 1)).tolist()
+        batch = events.batch.take(pa.array(order))
+        return {
+            instance: Columns(events.kind, batch.slice(start, end - start))
+            for instance, (start, end) in enumerate(pairwise(bounds))
+            if end > start
+        }
+
+
+class _Instances(dict[Any, int]):
+    """Key value -> its instance. Hashing a key's bytes costs more than finding it here."""
+
+    def __init__(self, key: Key, count: int, groups: int) -> None:
+        self._key = key
+        self._count = count
+        self._groups = groups
+
+    def __missing__(self, value: Any) -> int:
+        if len(self) >= MOST_KEYS:
+            self.clear()
+        instance = instance_of(self._key.groups([value], self._groups)[0], self._count, self._groups)
+        self[value] = instance
+        return instance

@@ -70,6 +70,12 @@ class Staging:
 
 def read_staged(disk: Disk, folder: Path, ref: FileRef) -> Iterator[pa.RecordBatch]:
     """Staged outputs, checked against their hash before the first row is handed out."""
+    with pa.ipc.open_stream(check_staged(disk, folder, ref)) as stream:
+        yield from stream
+
+
+def check_staged(disk: Disk, folder: Path, ref: FileRef) -> pa.Buffer:
+    """The bytes of staged outputs, if they are those that the checkpoint recorded."""
     path = folder / ref.path
     try:
         data = disk.map(path)
@@ -77,8 +83,7 @@ def read_staged(disk: Disk, folder: Path, ref: FileRef) -> Iterator[pa.RecordBat
         raise _damaged(path, "is missing") from None
     if hashlib.sha256(data).hexdigest() != ref.sha256:
         raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
-    with pa.ipc.open_stream(data) as stream:
-        yield from stream
+    return data
 
 
 def _damaged(path: Path, what: str) -> Refused:

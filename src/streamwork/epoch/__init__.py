@@ -1,14 +1,26 @@
-"""The way of a checkpoint: fence, plan, compute, prepare, commit, complete, recover.
+"""The way of a checkpoint: fence, plan, compute, prepare, commit, complete, recover, retain.
 
-`Driver` walks an epoch through its numbered steps; the files of `Store` say what counts; `judge` is the rule by which
-a sink
-takes an epoch. Knows no Spark: computing is a function that a host passes in. Imports components, job, state and
-engine.
+`Driver` walks an epoch through its numbered steps, `Recovery` a start through its own; the files of `Store` say what counts;
+`judge` is the rule by which a sink takes an epoch. Knows no Spark: computing is what a host passes in. Imports components, job,
+state and engine.
 """
 
 from streamwork.epoch.commit import Verdict, judge
-from streamwork.epoch.driver import Compute, Driver, Listener, Step
+from streamwork.epoch.driver import Compute, Driver, Started
 from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.steps import Listener, Step
 from streamwork.epoch.store import Identity, Store
 
-__all__ = ["Compute", "Driver", "Identity", "Listener", "Manifest", "Plan", "Step", "Store", "Verdict", "judge"]
+__all__ = [
+    "Compute",
+    "Driver",
+    "Identity",
+    "Listener",
+    "Manifest",
+    "Plan",
+    "Started",
+    "Step",
+    "Store",
+    "Verdict",
+    "judge",
+]

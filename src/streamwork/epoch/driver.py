@@ -1,24 +1,24 @@
-"""The driver: walks one epoch after another through its steps. An epoch is the unit of everything: one slice of
-input, one
+"""The driver: walks one epoch after another through its steps. An epoch is the unit of everything: one slice of input, one
 version of the state, one transaction per sink, one manifest.
 
     1  plan      the positions from a to b are written before anything is computed
     2  compute   each instance writes its changed records and its outputs (`engine.attempt`)
-    3  report    each instance names its files, their hashes and what it counted
-    4  prepare   all have reported: the manifest is written as prepared
+    3  report    each instance names its files, their hashes and what it counted; the attempts must agree (`epoch.agreement`)
+    4  prepare   the manifest is written as prepared
     5  commit    each sink, in its own transaction, by the commit rule (`epoch.commit`)
     6  complete  the same bytes are written as completed
+    .  prune     what is not kept any more is removed (`epoch.retention`)
 
-What a crash leaves, and what the next start does with it (R = recovery, in `start`):
+What a crash leaves, and what the next start (R, `epoch.recovery`) does with it:
 
     after 1            a plan without manifest: its number is spent; the parent's positions are read again
     during 2, 3        files that no manifest names; likewise
-    after 4            a prepared manifest: R commits its staged outputs to every sink and completes it. Nothing is
-                       computed again, so operators may be random
-    during 5           some sinks have the epoch, some do not: R offers it to all, and the ledger tells those that
-    have it
+    after 4            a prepared manifest: R commits its staged outputs to every sink and completes it. Nothing is computed
+                       again, so operators may be random
+    during 5           some sinks have the epoch, some do not: R offers it to all, and the ledger tells those that have it
     after 5, before 6  likewise; every ledger says "it is there"
     after 6            nothing to do
+    during prune       some files are there that nobody names: R removes them
 
 Without the ledger a sink that committed just before the crash would get the same rows again in R.
 """
@@ -27,44 +27,38 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
-import pyarrow as pa
 
-from streamwork.components import LedgerEntry, LedgerRow, Observer, Position, Sink
+from streamwork.components import Position
 from streamwork.engine import Abandoned, Report, Work
-from streamwork.engine.staging import read_staged
+from streamwork.epoch.agreement import disagreement, missing
+from streamwork.epoch.catch_up import Route
+from streamwork.epoch.fences import Fences
+from streamwork.epoch.history import NoHistory, Recorder
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
-from streamwork.epoch.recovery import check_fit, check_ledgers, check_sources, newest
+from streamwork.epoch.recovery import Chains, Recovery
+from streamwork.epoch.retention import kept
+from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import CLOCK, ends, ranges, skips, starts, timed_partitions
+from streamwork.epoch.steps import Listener, Step
+from streamwork.epoch.stopwatch import Stopwatch
 from streamwork.epoch.store import Store
-from streamwork.errors import JobFailed, Refused, StreamworkError
+from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Layout, Settings
 from streamwork.state import FileRef
-from streamwork.world import Clock
+from streamwork.world import Clock, Processes, RealProcesses
 
 KEEP_SECONDS = 10.0
 """How often sources are told from where on they are needed. Late news only means that they keep more."""
 
+TIDY_EVERY = 20
+"""After so many epochs, files of attempts that came to nothing are looked for."""
 
-class Step(Enum):
-    """The steps of an epoch, as listeners see them: each is told when it is done."""
-
-    PLANNED = "planned"
-    COMPUTED = "computed"
-    PREPARED = "prepared"
-    COMMITTED = "committed"
-    COMPLETED = "completed"
-    ABANDONED = "abandoned"
-
-
-class Listener(Protocol):
-    """Told of each step. Progress lines are one; tests that stretch or break a step are another."""
-
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None: ...
+ATTEMPTS = 3
+"""So often an epoch is computed whose attempts do not agree."""
 
 
 class Compute(Protocol):
@@ -78,12 +72,13 @@ class Compute(Protocol):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """What a start found."""
+    """What a start found and did."""
 
     fence: int
     new: bool
     resumed_at: int
     rolled_forward: int | None
+    story: tuple[str, ...] = ()
 
 
 class Driver:
@@ -97,10 +92,15 @@ class Driver:
         new_uid: Callable[[], str],
         listener: Listener | None = None,
         depth: int = 1,
+        processes: Processes | None = None,
+        history: Recorder | None = None,
+        take_over: bool = False,
+        accept_divergence: bool = False,
     ) -> None:
         """`depth` is how many epochs may be under way at a time."""
         self.graph = graph
         self.at: Manifest
+        self.fences = Fences(store.disk, store.folder, clock, processes or RealProcesses())
         self._settings = settings
         self._layout = Layout.of(graph, settings.groups)
         self._store = store
@@ -108,60 +108,67 @@ class Driver:
         self._clock = clock
         self._new_uid = new_uid
         self._listener = listener
+        self._take_over = take_over
+        self._sinks = Sinks(graph, store)
+        self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence)
+        self._watch = Stopwatch(clock, history or NoHistory())
         self._limited = False
         self._depth = 1 if graph.polled else depth  # what is polled may come to nothing, so nothing is built on it yet
         self._skipped: Position = {}
         self._under_way: deque[Plan] = deque()
-        self._kept = 0.0
+        self._chains: Chains = {}  # the state files of `at`, without those that are damaged
+        self._line: list[Manifest] = []  # `at` and its ancestors that are kept, newest first
+        self._route = Route()
+        self._kept = self._tidied = 0.0
         self._next_tick: int | None = 0  # after a start nobody knows: have a look
-        self._sinks: dict[str, Sink[Any]] = {n.id: n.component for n in graph.sinks if isinstance(n.component, Sink)}
-        self._observers = {n.id: n.component for n in graph.sinks if isinstance(n.component, Observer)}
 
-    # ---- recovery: before the first source is read --------------------------------------------------------------
+    # ---- recovery: before the first source is read (`epoch.recovery` numbers the steps) ----------------------------
 
     def start(self) -> Started:
-        """Take the job over: look whether all fits, fence, register, roll a prepared manifest forward.
-
-        Nothing is written before everything was looked at, but for the folders and tables of a new job.
-        """
+        """Take the job over, and bring everything to one checkpoint."""
         identity = self._store.identity()
         new = identity is None
         if identity is not None:
-            check_fit(self._store, self.graph, newest(self._store, identity), identity.groups)
-            check_sources(self.graph, self._store.sources())
-        for node in self.graph.sinks:
-            if isinstance(node.component, Sink):
-                assert node.takes is not None
-                node.component.open(node.takes)
+            self._recovery.look(identity)  # 1
+        self.fences.wait(self._settings.lease, self._take_over)  # 2
+        self._sinks.open()
         if identity is None:
             identity = self._store.create(self.graph, self._new_uid(), self._settings.groups, self._clock)
         self._uid, self._groups = identity.uid, identity.groups
-        seen = [row.fence for row in self._ledgers().values() if row is not None]
-        self._fence = self._store.new_fence(self._clock, floor=max(seen, default=0)).fence
-        for sink_id, sink in self._sinks.items():
-            sink.register(self._uid, sink_id, self._fence)
-        self.at = newest(self._store, identity)
-        rolled = self.at.epoch if self.at.epoch not in self._store.completed() else None
-        parent = None if rolled is None else self._store.read_completed(self.at.parent)
-        check_ledgers(self._sinks, self._ledgers(), self.at, parent)
-        if parent is not None:
-            self._commit(self.at, parent)
-            self._complete(self.at)
+        seen = [row.fence for row in self._sinks.ledgers(self._uid).values() if row is not None]
+        self.fence = self.fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
+        self._sinks.register(self._uid, self.fence, lambda name: self._tell(Step.REGISTER, 0))  # 4
+        choice = self._recovery.read(identity, self.fence)  # 5
+        self._tell(Step.READ, choice.at.epoch)
+        found = self._recovery.finish(choice, self.fence, lambda step, m: self._tell(step, m.epoch))  # 6, 7, 8
+        self.at, self._chains, self._route = found.at, found.chains, found.route
+        self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
+        self._tell(Step.PRUNE, self.at.epoch)
+        if found.rolled_forward:
+            self._watch.rolled_forward(self.at)
+        self._deterministic = self.graph.deterministic or bool(choice.ahead)
         self._skipped = skips(self.graph)
-        self._store.clean_up(self._fence)
         self._next = self._store.newest_number() + 1
         self._keep()
-        return Started(self._fence, new, self.at.epoch, rolled)
+        return Started(self.fence, new, self.at.epoch, self.at.epoch if found.rolled_forward else None, found.story)
 
-    def _ledgers(self) -> dict[str, LedgerRow | None]:
-        return {sink_id: sink.ledger(self._uid, sink_id) for sink_id, sink in self._sinks.items()}
+    def beat(self) -> None:
+        """Show others that this driver lives. May be called from any thread."""
+        self.fences.beat()
 
     # ---- one epoch ----------------------------------------------------------------------------------------------
 
     def run_epoch(self) -> Manifest | None:
         """Steps 1 to 6. None if there is no new input."""
+        try:
+            return self._run_epoch()
+        except StreamworkError:
+            self.fences.check(self.fence)  # whatever a driver meets that has lost its job, this is why
+            raise
+
+    def _run_epoch(self) -> Manifest | None:
         while len(self._under_way) < self._depth and (plan := self._plan()) is not None:
-            self._tell(Step.PLANNED, plan.epoch)
+            self._tell(Step.PLAN, plan.epoch)
             self._submit(plan)
         if not self._under_way:
             return None
@@ -170,18 +177,21 @@ class Driver:
             reports = self._collect(plan)
         except Abandoned:
             self._under_way.clear()  # whatever was built on it is abandoned with it; the next starts from the same parent
-            self._tell(Step.ABANDONED, plan.epoch)
-            return self.run_epoch()
-        self._tell(Step.COMPUTED, plan.epoch)
+            self._watch.abandoned(plan)
+            self._tell(Step.ABANDON, plan.epoch)
+            return self._run_epoch()
+        self._tell(Step.REPORT, plan.epoch)
         if self.graph.polled and plan.end.items() <= plan.start.items() and not _events(self.graph, reports):
             return None  # sources that are polled had nothing to say: the number is spent, nothing else has happened
         manifest = self._prepare(plan, reports)
-        self._tell(Step.PREPARED, plan.epoch)
-        self._commit(manifest, self.at)
+        self._tell(Step.PREPARE, plan.epoch)
+        self._commit(manifest)
         self._complete(manifest)
-        self.at = manifest
-        self._tell(Step.COMPLETED, plan.epoch, manifest)
-        self._observe(manifest)
+        self._tell(Step.COMPLETE, plan.epoch, manifest)
+        self._sinks.observe(manifest)
+        self._prune()
+        self._tell(Step.PRUNE, plan.epoch)
+        self._watch.completed(manifest)
         if self._clock.monotonic() >= self._kept + KEEP_SECONDS:
             self._keep()
         return manifest
@@ -190,8 +200,10 @@ class Driver:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
         tip = self._under_way[-1] if self._under_way else None
         at, parent = (tip.end, tip.epoch) if tip else (self.at.positions, self.at.epoch)
+        if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
+            return self._write_plan(parent, leg.start, leg.end, leg.ticks)
         start = starts(self.graph, at, self._skipped)
-        end = ends(self.graph, start)
+        end = self._route.capped(start, ends(self.graph, start))
         tick = round(self._clock.now() * 1_000_000)
         woken = self.graph.timed and self._next_tick is not None and tick >= self._next_tick
         if end == start and not woken and not self.graph.polled:
@@ -201,13 +213,15 @@ class Driver:
         self._limited = ends(self.graph, end, max_events=1) != end
         for node in self.graph.planned:
             node.component.settle()
-        polled = tuple(f"{node.id}/" for node in self.graph.polled)
-        end = {
-            name: offset for name, offset in end.items() if not name.startswith(polled)
-        }  # how far they come is told later
+        polled = tuple(f"{node.id}/" for node in self.graph.polled)  # how far they come is told later
+        end = {name: offset for name, offset in end.items() if not name.startswith(polled)}
+        return self._write_plan(parent, start, end, ticks)
+
+    def _write_plan(self, parent: int, start: Position, end: Position, ticks: tuple[int, ...]) -> Plan:
         while True:
-            plan = Plan(self._next, parent, self._fence, start, end, ticks)
+            plan = Plan(self._next, parent, self.fence, start, end, ticks)
             self._next += 1
+            self._watch.begin(plan.epoch)
             try:
                 self._store.write_plan(plan)
             except FileExistsError:
@@ -216,6 +230,7 @@ class Driver:
 
     def _submit(self, plan: Plan) -> None:
         """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
+        self._watch.lap(plan.epoch, Step.PLAN)
         works = [
             Work(
                 chain=number,
@@ -224,13 +239,11 @@ class Driver:
                 folder=str(self._store.folder),
                 groups=self._groups,
                 epoch=plan.epoch,
-                fence=self._fence,
+                fence=self.fence,
                 ranges=ranges(self.graph, chain.nodes, instance, plan.start, plan.end),
                 watermarks=timed_partitions(self.graph, chain.nodes, instance, self.at.watermarks),
                 ticks=plan.ticks,
-                states={
-                    name: stored[str(instance)] for name, stored in self.at.components.items() if name in chain.nodes
-                },
+                states={name: stored[str(instance)] for name, stored in self._chains.items() if name in chain.nodes},
             )
             for number, chain in enumerate(self._layout.chains)
             for instance in range(chain.parallelism)
@@ -239,29 +252,47 @@ class Driver:
         self._under_way.append(plan)
 
     def _collect(self, plan: Plan) -> Sequence[Report]:
-        """3. Has everyone reported?"""
+        """3. Has everyone reported, and do the attempts agree? Else the epoch is computed again."""
         limit, began = self._settings.checkpoint_timeout, self._clock.monotonic()
-        reports = self._host.collect(plan.epoch, lambda: limit is not None and self._clock.monotonic() - began > limit)
-        told = Counter((report.component, report.instance) for report in reports)
-        if told != Counter((node.id, number) for node in self.graph.nodes for number in range(node.parallelism)):
-            raise JobFailed(
-                "SW-EPOCH-REPORTS",
-                f"epoch {plan.epoch}: not every instance reported exactly once ({dict(told)})",
-                "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
-            )
-        return reports
+
+        def expired() -> bool:
+            return limit is not None and self._clock.monotonic() - began > limit
+
+        for _ in range(ATTEMPTS):
+            reports = self._host.collect(plan.epoch, expired)
+            self._tell(Step.COMPUTE, plan.epoch)
+            if lacking := missing(self.graph, reports):
+                raise JobFailed(
+                    "SW-EPOCH-REPORTS",
+                    f"epoch {plan.epoch}: not every instance reported exactly once: {lacking}",
+                    "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
+                )
+            if not (trouble := disagreement(self._layout, reports)):
+                self._watch.lap(plan.epoch, Step.COMPUTE)
+                return reports
+            self._under_way.clear()  # what was built on it is computed again, too
+            self._submit(plan)
+            self._under_way.pop()
+        raise JobFailed(
+            "SW-EPOCH-ATTEMPTS",
+            f"epoch {plan.epoch} was computed {ATTEMPTS} times, and tasks were run again each time: {trouble}",
+            "look for workers that die (memory?), and start again: the last checkpoint is good",
+        )
 
     def _prepare(self, plan: Plan, reports: Sequence[Report]) -> Manifest:
         """4. From here on the epoch is never abandoned, only rolled forward."""
         manifest = Manifest(
             epoch=plan.epoch,
-            parent=plan.parent,
+            parent=self.at.epoch,
             parent_sha256=self.at.sha256,
-            fence=self._fence,
+            fence=self.fence,
             uid=self._uid,
             positions={**plan.end, **_polled_positions(self.graph, self.at.positions, reports)},
             components={node.id: _chains(node.id, reports) for node in self.graph.stateful},
-            sinks={node.id: SinkPart(_staged(node.id, reports)) for node in self.graph.sinks},
+            sinks={
+                node.id: SinkPart(_staged(node.id, reports), first=node.id not in self.at.sinks)
+                for node in self.graph.sinks
+            },
             counters={node.id: _counters(node.id, reports) for node in self.graph.nodes},
             fingerprint=self.graph.fingerprint,
             watermarks={
@@ -272,53 +303,55 @@ class Driver:
         waiting = [report.next_tick for report in reports if report.next_tick is not None]
         self._next_tick = min(waiting, default=None)
         self._store.write_prepared(manifest)
+        self._watch.lap(plan.epoch, Step.PREPARE)
         return manifest
 
-    def _commit(self, manifest: Manifest, parent: Manifest) -> None:
+    def _commit(self, manifest: Manifest) -> None:
         """5. Offer the staged outputs to every sink; the ledger decides."""
-        for sink_id, sink in self._sinks.items():
-            if sink_id not in manifest.sinks:
-                continue  # a sink that was added after this manifest was prepared
-            entry = LedgerEntry(
-                uid=self._uid,
-                sink=sink_id,
-                fence=self._fence,
-                epoch=manifest.epoch,
-                start=parent.positions,
-                end=manifest.positions,
-                parent_sha256=manifest.parent_sha256,
-                manifest_sha256=manifest.sha256,
-                deterministic=self.graph.deterministic,
-                first=sink_id not in parent.sinks,
-            )
-            sink.commit(entry, self._read_staged(manifest, sink_id))
-            self._tell(Step.COMMITTED, manifest.epoch)
+        for name in self._sinks.ids:
+            self._sinks.offer(name, manifest, self.at, self._deterministic)
+            self._tell(Step.COMMIT, manifest.epoch)
+        self._watch.lap(manifest.epoch, Step.COMMIT)
 
     def _complete(self, manifest: Manifest) -> None:
         """6. The same bytes under the final name."""
-        try:
-            self._store.write_completed(manifest)
-        except FileExistsError:
-            raise Refused(
-                "SW-DRIVER-FENCED",
-                f"another driver has completed checkpoint {manifest.epoch} of this job",
-                "let only one driver run this job",
-            ) from None
+        self._store.write_completed(manifest)
+        self.at, self._chains = manifest, manifest.components
+        self._line.insert(0, manifest)
+        if self._route.done(manifest.positions):
+            self._route, self._deterministic = Route(), self.graph.deterministic
+        self._watch.lap(manifest.epoch, Step.COMPLETE)
 
-    def _observe(self, manifest: Manifest) -> None:
-        for sink_id, observer in self._observers.items():
-            for batch in self._read_staged(manifest, sink_id):
-                observer.observe(sink_id, batch)
+    def _prune(self) -> None:
+        """Remove what is not kept any more: manifests, then the files that only they named, then plans.
 
-    def _read_staged(self, manifest: Manifest, sink_id: str) -> Iterator[pa.RecordBatch]:
-        for ref in manifest.sinks[sink_id].staged.values():
-            yield from read_staged(self._store.disk, self._store.folder, ref)
+        A driver that has lost its job stops here: what it would remove may be what the new one builds on.
+        """
+        self.fences.check(self.fence)
+        keep = kept(self._line, self._settings.retain)
+        named = {path for manifest in keep for path in manifest.files}
+        gone = [manifest for manifest in self._line if manifest not in keep]
+        for manifest in gone:
+            self._store.remove_manifest(manifest.epoch)
+        self._store.discard_files({path for manifest in gone for path in manifest.files if path not in named})
+        if gone:
+            self._store.remove_plans(below=keep[-1].epoch)
+        if self.at.epoch >= self._tidied + TIDY_EVERY:
+            self._tidied = self.at.epoch
+            self._store.clean_up(self.fence, named, done=self.at.epoch)
+        self._line = keep
+        self._watch.lap(self.at.epoch, Step.PRUNE)
 
     def _tell(self, step: Step, epoch: int, manifest: Manifest | None = None) -> None:
         if self._listener is not None:
             self._listener.on_step(step, epoch, manifest)
 
     # ---- for people -----------------------------------------------------------------------------------------------
+
+    @property
+    def dead_letters(self) -> int:
+        """Rows that sinks refused for good in this life of the job, and that were set aside or dropped."""
+        return self._sinks.dead_letters
 
     def finished(self) -> bool:
         """True if no input will ever come again."""
@@ -329,18 +362,15 @@ class Driver:
         return self._limited
 
     def _keep(self) -> None:
-        """Tell the sources from where on this job needs them."""
+        """Tell the sources from where on this job needs them: the oldest checkpoint that is kept must be able to go on."""
         self._kept = self._clock.monotonic()
         stored = self._store.sources()
         known = dict(stored)
         for node in self.graph.planned:
-            at = {
-                name.partition("/")[2]: offset
-                for name, offset in self.at.positions.items()
-                if name.startswith(f"{node.id}/")
-            }
+            at = _offsets(node.id, self._line[-1].positions)
             node.component.keep(self._uid, node.id, at)
-            if at and node.id not in known and (now := node.component.identity()) is not None:
+            read = _offsets(node.id, self.at.positions)
+            if read and node.id not in known and (now := node.component.identity()) is not None:
                 known[node.id] = now
         if known != stored:
             self._store.write_sources(known)
@@ -350,8 +380,14 @@ class Driver:
         if self._kept:
             with contextlib.suppress(StreamworkError, OSError):  # late news only means that sources keep more
                 self._keep()
-        for sink in self._sinks.values():
-            sink.close()
+        self._sinks.close()
+        self._watch.close()
+        with contextlib.suppress(OSError):  # then whoever comes next waits a little longer
+            self.fences.end()
+
+
+def _offsets(source: str, positions: Position) -> dict[str, int]:
+    return {name.partition("/")[2]: offset for name, offset in positions.items() if name.startswith(f"{source}/")}
 
 
 def _chains(component: str, reports: Sequence[Report]) -> dict[str, tuple[FileRef, ...]]:

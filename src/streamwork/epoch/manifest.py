@@ -1,7 +1,8 @@
 """Plans and manifests: the files that say what an epoch reads, and what counts.
 
 A manifest is written twice, byte for byte the same: as *prepared* when all instances have reported, as *completed* when
-every sink has it too. Its hash names it in ledgers and in its children.
+every sink has it too. Its hash names it in ledgers and in its children. Each file also carries the hash of its own content,
+its `seal`, so that one copy alone shows whether it is whole.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ class Plan(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
     start: Position
     end: Position
     ticks: tuple[int, ...] = ()  # processing-time ticks are input too
+    seal: str = ""
 
 
 class SinkPart(msgspec.Struct, frozen=True):
     """The outputs that a manifest stages for one sink: instance -> file."""
 
     staged: dict[str, FileRef] = {}
+    first: bool = False  # the parent does not name this sink: its ledger has no position before this
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -47,9 +50,12 @@ class Manifest(msgspec.Struct, frozen=True):
     fingerprint: str
     watermarks: dict[str, int] = {}
     failed: tuple[Any, ...] = ()
+    seal: str = ""
 
-    def to_bytes(self) -> bytes:
-        return to_bytes(self)
+    @property
+    def age(self) -> tuple[int, int]:
+        """What makes one manifest newer than another: a higher fence, then a higher number."""
+        return self.fence, self.epoch
 
     @property
     def events(self) -> int:
@@ -58,10 +64,32 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(self.counters[name]["processed"] for name in sources if name in self.counters)
 
     @property
+    def files(self) -> dict[str, FileRef]:
+        """Every file that it names, by path."""
+        named = [ref for instances in self.components.values() for chain in instances.values() for ref in chain]
+        named += [ref for sink in self.sinks.values() for ref in sink.staged.values()]
+        return {ref.path: ref for ref in named}
+
+    def to_bytes(self) -> bytes:
+        return to_bytes(self)
+
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
 
 def to_bytes(value: msgspec.Struct) -> bytes:
-    """JSON for people and for hashing: the same value always gives the same bytes."""
+    """JSON for people and for hashing: the same value always gives the same bytes. A seal is put where there is room for one."""
+    if "seal" in value.__struct_fields__:
+        value = msgspec.structs.replace(value, seal="")
+        value = msgspec.structs.replace(value, seal=hashlib.sha256(_json(value)).hexdigest())
+    return _json(value)
+
+
+def whole(value: msgspec.Struct, data: bytes) -> bool:
+    """True if `data`, from which `value` was read, is what was written: a change that is still JSON shows here."""
+    return to_bytes(value) == data
+
+
+def _json(value: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1) + b"\n"

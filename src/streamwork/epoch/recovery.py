@@ -1,91 +1,205 @@
-"""Recovery: which checkpoint to build on, and whether everything still fits it. Looks only; writes nothing.
+"""Recovery: what a start does before the first source is read. The manifest to build on is chosen by `epoch.choice`.
 
-What cannot be used is refused by name: a file that was changed, a sink that is elsewhere, a job that was altered. Nothing ever
-starts empty where state existed.
+    1  look      does the job fit what is stored? Nothing is written before this
+    2  wait      is another driver at work? (`epoch.fences`)
+    3  claim     take the next fence
+    4  register  write it into every sink: no older driver gets anything in from here on
+    5  read      make durable what is there, read manifests and ledgers, choose. A driver that finds a fence above its own stops
+    6  commit    offer staged outputs to sinks that are behind; rebase those that have the rows from a manifest that is lost
+    7  complete  a prepared manifest that was chosen
+    8  ready     record where this fence starts: manifests of lower fences beyond it count for nothing
+    9  prune     set aside what cannot be used, remove what nobody names
+
+What a crash leaves, and what the next start does with it:
+
+    after 3, 4      a fence without a start: the next one is higher
+    during 6        some sinks have the rows; the same is offered again, and their ledgers say that it is there
+    after 7         the manifest is completed: chosen again, nothing to offer
+    after 8         likewise; what was not set aside yet counts for nothing, because of 8
+    during 9        the rest is done by the next start
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from streamwork.components import LedgerRow, Sink
+from streamwork.components import Position
 from streamwork.engine.instance import row_format
-from streamwork.epoch.commit import wrong_ledger
-from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.catch_up import Route, route
+from streamwork.epoch.choice import Choice, Shelf, choose, none_good
+from streamwork.epoch.fences import Fences
+from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.position import same
+from streamwork.epoch.retention import kept
+from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import CLOCK
-from streamwork.epoch.store import Identity, Store, damaged_manifest
+from streamwork.epoch.steps import Step
+from streamwork.epoch.store import Identity, Store, Stored
+from streamwork.epoch.verify import Verifier
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.state import StateFiles
+from streamwork.state import FileRef, StateFiles
 from streamwork.state.files import misfitting_schema
 
-
-def newest(store: Store, identity: Identity) -> Manifest:
-    """The newest completed manifest, or the prepared one that was built on it. Newer means a higher fence, then number.
-
-    A prepared manifest that was built on another one is what a driver left behind that had lost its job to a newer one.
-    """
-    completed = set(store.completed())
-    if not completed:
-        raise Refused(
-            "SW-CHECKPOINT-NONE",
-            f"{store.folder} belongs to a job, but holds no checkpoint at all",
-            "bring the folder checkpoints/ back from a copy; to begin anew, take another --root and an empty target",
-        )
-    base = max((store.read_completed(number) for number in sorted(completed)[-LOOK_BACK:]), key=_age)
-    _verify(store, identity, base, completed=True)
-    waiting = [store.read_prepared(number) for number in store.prepared()[-LOOK_BACK:] if number not in completed]
-    built = [m for m in waiting if m.parent_sha256 == base.sha256 and _age(m) > _age(base)]
-    if not built:
-        return base
-    _verify(store, identity, max(built, key=_age), completed=False)
-    return max(built, key=_age)
+Chains = dict[str, dict[str, tuple[FileRef, ...]]]
 
 
-LOOK_BACK = 20
-"""Among so many of the newest numbers the newest manifest is looked for: a driver that was fenced off leaves at most one."""
+@dataclass(frozen=True)
+class Recovered:
+    """Where a driver goes on from."""
+
+    at: Manifest
+    chains: Chains  # its state files, without those that are damaged
+    line: list[Manifest]  # it and the ancestors that are kept, newest first
+    route: Route
+    rolled_forward: bool
+    story: tuple[str, ...]
 
 
-def _age(manifest: Manifest) -> tuple[int, int]:
-    return manifest.fence, manifest.epoch
+class Recovery:
+    """The parts of a start that concern what is stored. The driver calls them in the order of the steps above."""
+
+    def __init__(self, graph: Graph, store: Store, fences: Fences, sinks: Sinks, accept_divergence: bool) -> None:
+        self._graph = graph
+        self._store = store
+        self._fences = fences
+        self._sinks = sinks
+        self._accept_divergence = accept_divergence
+        self._verifier = Verifier(store)
+
+    def look(self, identity: Identity) -> None:
+        """1. Refuse a job that cannot go on from what is stored."""
+        shelf = self._shelf(identity)
+        found = next((m for m in shelf.newest_first if not shelf.problem(m)), None)
+        if found is None:
+            raise none_good([*shelf.unreadable, *((m.epoch, shelf.problem(m)) for m in shelf.newest_first)])
+        check_fit(self._store, self._graph, found, self._chains(found), identity.groups)
+        check_sources(self._graph, self._store.sources())
+
+    def read(self, identity: Identity, fence: int) -> Choice:
+        """5. What to build on."""
+        self._store.settle()
+        self._verifier = Verifier(self._store)  # look again: much may have happened while we waited
+        self._known = self._shelf(identity)
+        found = choose(self._known, self._sinks.ledgers(identity.uid), self._not_replayable)
+        self._fences.check(fence)
+        check_fit(self._store, self._graph, found.at, self._chains(found.at), identity.groups)
+        return found
+
+    def finish(self, choice: Choice, fence: int, tell: Callable[[Step, Manifest], None]) -> Recovered:
+        """6 to 8."""
+        deterministic = self._graph.deterministic or bool(choice.ahead) or bool(choice.rebases)
+        for name, manifest in choice.offers:
+            parent = next((m for m in self._known.lineage(manifest) if m.epoch != manifest.epoch), None)
+            self._sinks.offer(name, manifest, parent, deterministic)
+            tell(Step.COMMIT, manifest)
+        for name in choice.rebases:
+            self._sinks.rebase(name, choice.at)
+            tell(Step.REBASE, choice.at)
+        torn = choice.at.epoch in {s.epoch for s in self._stored if s.completed and s.problem}
+        if torn:
+            self._store.mend_completed(fence, choice.at)
+        elif not choice.completed or choice.at.epoch not in self._store.completed():
+            self._store.write_completed(choice.at)
+            tell(Step.COMPLETE, choice.at)
+        self._fences.write_start(choice.at.epoch, choice.at.sha256)
+        tell(Step.READY, choice.at)
+        way = route(choice.at, [position for _, position in choice.ahead], self._plans()) if choice.ahead else Route()
+        line = list(self._known.lineage(choice.at))
+        return Recovered(choice.at, self._chains(choice.at), line, way, not choice.completed, self._story(choice, torn))
+
+    def tidy(self, recovered: Recovered, fence: int, retain: int) -> list[Manifest]:
+        """9. Set aside what cannot be used; remove what nobody names. Returns the manifests that are kept."""
+        self._fences.check(fence)
+        keep = kept(recovered.line, retain)
+        epochs = {manifest.epoch for manifest in keep}
+        named = {path for manifest in keep for path in manifest.files}
+        in_line = {manifest.sha256 for manifest in recovered.line}
+        for stored in self._stored:
+            if stored.epoch in epochs:
+                continue
+            if stored.manifest is None or stored.manifest.sha256 not in in_line:
+                self._store.quarantine_epoch(fence, stored.epoch)
+                for path in stored.manifest.files if stored.manifest is not None else ():
+                    if path not in named:
+                        self._store.quarantine(fence, path)
+            else:
+                self._store.remove_manifest(stored.epoch)
+        sound = {ref.path for chains in recovered.chains.values() for chain in chains.values() for ref in chain}
+        for problem in self._verifier.problems(recovered.at):
+            if problem.path not in sound:
+                self._store.quarantine(fence, problem.path)
+        self._store.remove_plans(below=min(epochs))
+        self._store.clean_up(fence, named, done=recovered.at.epoch)
+        self._fences.forget(below=min(manifest.fence for manifest in keep))
+        return keep
+
+    # ---- what is known --------------------------------------------------------------------------------------------
+
+    def _shelf(self, identity: Identity) -> Shelf:
+        self._stored = [_of_this_job(stored, identity) for stored in self._store.stored()]
+        return Shelf(self._stored, self._fences.starts(), self._verifier.state_problem, self._verifier.staged_problem)
+
+    def _chains(self, manifest: Manifest) -> Chains:
+        return {
+            name: {number: tuple(self._verifier.sound_chain(chain) or ()) for number, chain in instances.items()}
+            for name, instances in manifest.components.items()
+        }
+
+    def _plans(self) -> list[Plan]:
+        """The plans that can be read."""
+        found = []
+        for number in self._store.plans():
+            try:
+                found.append(self._store.plan(number))
+            except Refused:
+                continue
+        return found
+
+    def _not_replayable(self, at: Manifest, position: Position) -> str:
+        """Why what lies between cannot be computed again with the same result."""
+        if self._accept_divergence:
+            return ""
+        for node in self._graph.nodes:
+            if not getattr(node.component, "deterministic", True):
+                return f"{node.id} is not deterministic"
+        if same(at.positions, position):
+            return ""
+        if self._graph.polled:
+            return f"source {self._graph.polled[0].id} has no offsets to read the same events by"
+        if self._graph.timed and not route(at, [position], self._plans()).legs:
+            return "the plans that hold the ticks of its clock are gone"
+        return ""
+
+    def _story(self, choice: Choice, torn: bool) -> tuple[str, ...]:
+        """What was found and done, in plain lines."""
+        lines = [f"checkpoint {epoch} cannot be used: {why}" for epoch, why in choice.passed_over]
+        if not choice.completed:
+            lines.append(f"checkpoint {choice.at.epoch} was prepared: it is rolled forward, nothing is computed again")
+        if torn:
+            lines.append(f"a copy of checkpoint {choice.at.epoch} was damaged; its twin stands in")
+        damaged = self._verifier.problems(choice.at)
+        lines += [f"{problem.what}; checkpoint {choice.at.epoch} can do without it" for problem in damaged]
+        if choice.completed:
+            behind = list(dict.fromkeys(name for name, _ in choice.offers))
+            lines += [f"sink {name} was behind and has been given the rows that it lacked" for name in behind]
+        lines += [
+            f"fell back to checkpoint {choice.at.epoch}; sink {name} is ahead of it, at {position}: up to there events are "
+            "computed again, and not written again"
+            for name, position in choice.ahead
+        ]
+        lines += [f"fell back to checkpoint {choice.at.epoch}, where sink {name} is, too" for name in choice.rebases]
+        return tuple(lines)
 
 
-def _verify(store: Store, identity: Identity, manifest: Manifest, completed: bool) -> None:
-    """A manifest is written twice and agrees with its plan and its job: a change that is still JSON shows there."""
-    if manifest.uid != identity.uid:
-        raise damaged_manifest(store, manifest.epoch, f"belongs to another job (uid {manifest.uid})")
-    if manifest.epoch == 0:
-        return
-    if completed and store.read_prepared(manifest.epoch).sha256 != manifest.sha256:
-        raise damaged_manifest(store, manifest.epoch, "differs from its prepared twin")
-    plan = store.plan(manifest.epoch)
-    planned = {name: manifest.positions.get(name) for name in plan.end}  # sources that are polled add how far they came
-    if (plan.end, plan.parent, plan.fence) != (planned, manifest.parent, manifest.fence):
-        raise damaged_manifest(store, manifest.epoch, "does not agree with its plan")
+def _of_this_job(stored: Stored, identity: Identity) -> Stored:
+    if stored.manifest is not None and stored.manifest.uid != identity.uid:
+        return replace(stored, manifest=None, problem=f"it belongs to another job (uid {stored.manifest.uid})")
+    return stored
 
 
-def check_ledgers(
-    sinks: Mapping[str, Sink[Any]], rows: Mapping[str, LedgerRow | None], manifest: Manifest, parent: Manifest | None
-) -> None:
-    """Refuse a sink that is neither where the newest checkpoint left it nor, if that is only prepared, where its parent did."""
-    for sink_id in sinks:
-        row, known = rows[sink_id], sink_id in manifest.sinks
-        if row is None or row.position is None:
-            # A new sink has no position; nor has one that was in no checkpoint before the prepared one.
-            if known and (parent is None or sink_id in parent.sinks):
-                raise wrong_ledger(sink_id, row, f"checkpoint {manifest.epoch} was written to it")
-        elif not known:
-            if not same(row.position, manifest.positions):
-                raise wrong_ledger(sink_id, row, f"the job is at {manifest.positions} without it")
-        elif row.manifest_sha256 not in (manifest.sha256, parent.sha256 if parent else ""):
-            raise wrong_ledger(
-                sink_id, row, f"its last commit was not checkpoint {manifest.epoch} as it is stored here"
-            )
-
-
-def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int) -> None:
+def check_fit(store: Store, graph: Graph, manifest: Manifest, chains: Chains, groups: int) -> None:
     """Refuse a job that cannot go on from `manifest`: with other sources, records, keys or instances than it was left with."""
     sources = {node.id for node in graph.sources}
     for name in manifest.positions:
@@ -99,7 +213,7 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int) -> No
             )
     formats = {node.id: row_format(graph, node, groups) for node in graph.stateful}
     files = StateFiles(store.disk, store.folder)
-    for component, instances in manifest.components.items():
+    for component, instances in chains.items():
         if component not in formats:
             raise Refused(
                 "SW-STATE-ORPHAN",
@@ -116,7 +230,7 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, groups: int) -> No
                 f"run it with parallelism={len(instances)}",
             )
         for ref in (chain[-1] for chain in instances.values() if chain):
-            found = files.read(ref).schema
+            found = files.schema(ref)
             if not found.equals(formats[component].schema):
                 raise misfitting_schema(formats[component], ref, found)
 

@@ -1,30 +1,30 @@
-"""A job's folder: identity, fences, plans and manifests. Every write is durable and atomic; most create a name for
-ever.
+"""A job's folder: identity, plans and manifests. Every write is durable and atomic; most create a name for ever.
 
 ROOT/JOB/job.json                               uid and number of key groups
-ROOT/JOB/fences/F.json                          one for each start
 ROOT/JOB/checkpoints/000000000042.plan.json     what epoch 42 reads
 ROOT/JOB/checkpoints/000000000042.prepared.json all instances have reported
 ROOT/JOB/checkpoints/000000000042.json          every sink has it too: completed
+ROOT/JOB/quarantine/FENCE/...                   what the start of that fence could not use, under the path it had
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import socket
+import contextlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from streamwork.epoch.manifest import Manifest, Plan, to_bytes
+from streamwork.epoch.manifest import Manifest, Plan, to_bytes, whole
 from streamwork.errors import Refused
 from streamwork.job import Graph
 from streamwork.world import Clock, Disk
 
 T = TypeVar("T", bound=msgspec.Struct)
 PLAN, PREPARED, COMPLETED = ".plan.json", ".prepared.json", ".json"
+QUARANTINE = "quarantine"
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -34,15 +34,17 @@ class Identity(msgspec.Struct, frozen=True):
     uid: str
     groups: int
     created: float
+    seal: str = ""
 
 
-class Fence(msgspec.Struct, frozen=True):
-    """One start of a driver."""
+@dataclass(frozen=True)
+class Stored:
+    """A manifest as it lies in the folder. `problem` says what is wrong with a copy; without a whole one there is no manifest."""
 
-    fence: int
-    pid: int
-    host: str
-    started: float
+    epoch: int
+    completed: bool
+    manifest: Manifest | None
+    problem: str = ""
 
 
 class Store:
@@ -50,7 +52,8 @@ class Store:
         self.disk = disk
         self.folder = root / job
         self._checkpoints = self.folder / "checkpoints"
-        self._fences = self.folder / "fences"
+
+    # ---- identity -------------------------------------------------------------------------------------------------
 
     def identity(self) -> Identity | None:
         path = self.folder / "job.json"
@@ -65,15 +68,17 @@ class Store:
     def create(self, graph: Graph, uid: str, groups: int, clock: Clock) -> Identity:
         """Make the folder of a new job. Manifest 0, completed and empty, comes first; job.json makes it all count."""
         self.disk.make_folder(self._checkpoints)
-        self.disk.make_folder(self._fences)
         zero = Manifest(0, 0, "", 0, uid, {}, {}, {}, {}, graph.fingerprint)
         try:
             self.disk.create(self._path(0, COMPLETED), zero.to_bytes())
-        except (
-            FileExistsError
-        ):  # of a creation that a crash cut short, or that is under way: whoever wrote it chose the uid
-            uid = self.read_completed(0).uid
-        identity = Identity(graph.job, uid, groups, clock.now())
+        except FileExistsError:  # by a creation that a crash cut short, or that is under way: that one chose the uid
+            try:
+                zero = self.manifest(0)
+            except Refused:  # without job.json it never counted for anything
+                self.disk.replace(self._path(0, COMPLETED), zero.to_bytes())
+        with contextlib.suppress(FileExistsError):
+            self.disk.create(self._path(0, PREPARED), zero.to_bytes())
+        identity = Identity(graph.job, zero.uid, groups, clock.now())
         try:
             self.disk.create(self.folder / "job.json", to_bytes(identity))
         except FileExistsError:
@@ -84,50 +89,19 @@ class Store:
             ) from None
         return identity
 
-    def new_fence(self, clock: Clock, floor: int = 0) -> Fence:
-        """Create the next fence, exclusively; above `floor`, which some sink has seen."""
-        self.disk.make_folder(self._fences)
-        taken = [int(name.removesuffix(".json")) for name in self.disk.names(self._fences) if name[:-5].isdigit()]
-        number = max([floor, *taken]) + 1
-        while True:
-            fence = Fence(number, os.getpid(), socket.gethostname(), clock.now())
-            try:
-                self.disk.create(self._fences / f"{number}.json", to_bytes(fence))
-            except FileExistsError:
-                number += 1
-                continue
-            return fence
+    def settle(self) -> None:
+        """Make every name durable that is there. A driver that was killed may have left some that a power cut would undo."""
+        for folder in (self.folder.parent.parent, self.folder.parent, self.folder, self._checkpoints, *self._folders()):
+            self.disk.sync_names(folder)
 
-    def sources(self) -> dict[str, str]:
-        """Source id -> what it was recognised by when it was last read."""
-        path = self.folder / "sources.json"
-        if not self.disk.exists(path):
-            return {}
-        try:
-            return msgspec.json.decode(self.disk.read(path), type=dict[str, str])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _damaged(path, f"cannot be read ({error})") from None
-
-    def write_sources(self, known: dict[str, str]) -> None:
-        self.disk.replace(self.folder / "sources.json", msgspec.json.encode(known, order="sorted") + b"\n")
-
-    def clean_up(self, fence: int) -> None:
-        """Remove what drivers of lower fences wrote for epochs that never became a manifest."""
-        kept = {*self._numbers(PREPARED), *self._numbers(COMPLETED)}
-        folders = [self.folder / "outputs" / sink for sink in self.disk.names(self.folder / "outputs")]
-        for component in self.disk.names(self.folder / "state"):
-            folder = self.folder / "state" / component
-            folders += [folder / instance for instance in self.disk.names(folder)]
-        for folder in folders:
-            for name in self.disk.names(folder):
-                epoch, _, rest = name.partition("-")
-                written_by = rest.partition("-")[0]
-                if epoch.isdigit() and written_by.isdigit() and int(epoch) not in kept and int(written_by) < fence:
-                    self.disk.remove(folder / name)
+    # ---- plans and manifests --------------------------------------------------------------------------------------
 
     def newest_number(self) -> int:
-        """The largest epoch number that was ever used: by a plan or by a manifest."""
-        return max(self._numbers(PLAN) + self._numbers(PREPARED) + self._numbers(COMPLETED), default=0)
+        """The largest epoch number that was ever used, also by what is in quarantine now."""
+        return max([0, *self._numbers(PLAN), *self._numbers(PREPARED), *self._numbers(COMPLETED), *self.quarantined()])
+
+    def plans(self) -> list[int]:
+        return self._numbers(PLAN)
 
     def completed(self) -> list[int]:
         return self._numbers(COMPLETED)
@@ -145,18 +119,134 @@ class Store:
         self.disk.create(self._path(manifest.epoch, PREPARED), manifest.to_bytes())
 
     def write_completed(self, manifest: Manifest) -> None:
-        self.disk.create(self._path(manifest.epoch, COMPLETED), manifest.to_bytes())
+        """The same bytes under the final name; fine if they are there. Refuses if another manifest has the name."""
+        path = self._path(manifest.epoch, COMPLETED)
+        try:
+            self.disk.create(path, manifest.to_bytes())
+        except FileExistsError:
+            if self.disk.read(path) != manifest.to_bytes():
+                raise Refused(
+                    "SW-DRIVER-FENCED",
+                    f"another driver has completed checkpoint {manifest.epoch} of this job",
+                    "let only one driver run this job",
+                ) from None
 
-    def read_prepared(self, epoch: int) -> Manifest:
-        return self._read(epoch, PREPARED, Manifest)
+    def manifest(self, epoch: int) -> Manifest:
+        """From whichever of its two copies is whole. Refuses if none is."""
+        try:
+            return self._read(epoch, COMPLETED, Manifest)
+        except Refused as damaged:
+            try:
+                return self._read(epoch, PREPARED, Manifest)
+            except Refused:
+                raise damaged from None
 
-    def read_completed(self, epoch: int) -> Manifest:
-        return self._read(epoch, COMPLETED, Manifest)
+    def stored(self) -> list[Stored]:
+        """Every manifest that the folder holds, or why it cannot be had; newest number first."""
+        copies = {COMPLETED: set(self.completed()), PREPARED: set(self.prepared())}
+        found = []
+        for epoch in sorted(set.union(*copies.values()), reverse=True):
+            manifest, problems = None, []
+            for suffix in (COMPLETED, PREPARED):
+                if epoch in copies[suffix]:
+                    try:
+                        manifest = manifest or self._read(epoch, suffix, Manifest)
+                    except Refused as damaged:
+                        problems.append(damaged.cause)
+            found.append(Stored(epoch, epoch in copies[COMPLETED], manifest, "; ".join(problems)))
+        return found
+
+    def mend_completed(self, fence: int, manifest: Manifest) -> None:
+        """Put the good copy in place of a damaged one, which is set aside."""
+        self.quarantine(fence, f"checkpoints/{manifest.epoch:012d}{COMPLETED}")
+        self.write_completed(manifest)
 
     def written_at(self, epoch: int) -> float:
         """When the manifest was written, for people."""
         paths = (self._path(epoch, COMPLETED), self._path(epoch, PREPARED))
         return next(path.stat().st_mtime for path in paths if path.exists())
+
+    # ---- what goes away -------------------------------------------------------------------------------------------
+
+    def remove_manifest(self, epoch: int) -> None:
+        """Forget a manifest. After a crash it may be there again, and is forgotten again."""
+        for suffix in (COMPLETED, PREPARED):
+            self.disk.discard(self._path(epoch, suffix))
+
+    def remove_plans(self, below: int) -> None:
+        for epoch in self._numbers(PLAN):
+            if epoch < below:
+                self.disk.discard(self._path(epoch, PLAN))
+
+    def quarantine(self, fence: int, path: str) -> bool:
+        """Set a file aside that a start cannot use. Its path is below the job's folder; False if it is gone."""
+        target = self.folder / QUARANTINE / str(fence) / path
+        if not self.disk.exists(self.folder / path):
+            return False
+        self.disk.make_folder(target.parent)
+        try:
+            self.disk.move(self.folder / path, target)
+        except FileNotFoundError:  # another start is at it, too
+            return False
+        return True
+
+    def quarantine_epoch(self, fence: int, epoch: int) -> None:
+        """Set a manifest aside, both copies. Its plan stays: what was planned is true whatever came of it."""
+        for suffix in (COMPLETED, PREPARED):
+            self.quarantine(fence, f"checkpoints/{epoch:012d}{suffix}")
+
+    def quarantined(self) -> dict[int, int]:
+        """Epoch -> the fence whose start set its manifest aside."""
+        found = {}
+        for fence in self.disk.names(self.folder / QUARANTINE):
+            for name in self.disk.names(self.folder / QUARANTINE / fence / "checkpoints"):
+                stem = name.partition(".")[0]
+                if stem.isdigit() and fence.isdigit():
+                    found[int(stem)] = int(fence)
+        return found
+
+    def clean_up(self, fence: int, named: Collection[str], done: int) -> None:
+        """Remove the state files and outputs that nothing names: those of lower fences, and my own of epochs up to `done`."""
+        for path, epoch, written_by in self._files():
+            if path not in named and (written_by < fence or (written_by == fence and epoch <= done)):
+                self.disk.discard(self.folder / path)
+
+    def discard_files(self, paths: Collection[str]) -> None:
+        for path in paths:
+            self.disk.discard(self.folder / path)
+
+    def _files(self) -> Iterator[tuple[str, int, int]]:
+        """(path below the folder, its epoch, the fence that wrote it) of every state file and output."""
+        for folder in self._folders():
+            for name in self.disk.names(folder):
+                epoch, _, rest = name.partition("-")
+                written_by = rest.partition("-")[0]
+                if epoch.isdigit() and written_by.isdigit() and name.endswith((".parquet", ".arrow")):
+                    yield (folder / name).relative_to(self.folder).as_posix(), int(epoch), int(written_by)
+
+    def _folders(self) -> list[Path]:
+        """Every folder of state files and outputs, and those above them."""
+        outputs, state = self.folder / "outputs", self.folder / "state"
+        components = [state / component for component in self.disk.names(state)]
+        found = [outputs, *(outputs / sink for sink in self.disk.names(outputs)), state, *components]
+        return found + [folder / instance for folder in components for instance in self.disk.names(folder)]
+
+    # ---- sources --------------------------------------------------------------------------------------------------
+
+    def sources(self) -> dict[str, str]:
+        """Source id -> what it was recognised by when it was last read."""
+        path = self.folder / "sources.json"
+        if not self.disk.exists(path):
+            return {}
+        try:
+            return msgspec.json.decode(self.disk.read(path), type=dict[str, str])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _damaged(path, f"cannot be read ({error})") from None
+
+    def write_sources(self, known: dict[str, str]) -> None:
+        self.disk.replace(self.folder / "sources.json", msgspec.json.encode(known, order="sorted") + b"\n")
+
+    # ---- reading --------------------------------------------------------------------------------------------------
 
     def _read(self, epoch: int, suffix: str, kind: type[T]) -> T:
         path = self._path(epoch, suffix)
@@ -164,11 +254,7 @@ class Store:
             data = self.disk.read(path)
         except FileNotFoundError:
             raise _damaged(path, "is missing") from None
-        value = _decode(path, data, kind)
-        # A manifest's hash is that of its bytes, so bytes that do not come out again as they went in are damage.
-        if hashlib.sha256(data).digest() != hashlib.sha256(to_bytes(value)).digest():
-            raise _damaged(path, "was changed")
-        return value
+        return _decode(path, data, kind)
 
     def _numbers(self, suffix: str) -> list[int]:
         names = (name.partition(".") for name in self.disk.names(self._checkpoints))
@@ -180,13 +266,12 @@ class Store:
 
 def _decode(path: Path, data: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(path, f"cannot be read ({error})") from None
-
-
-def damaged_manifest(store: Store, epoch: int, what: str) -> Refused:
-    return _damaged(store.folder / "checkpoints" / f"{epoch:012d}{COMPLETED}", what)
+    if not whole(value, data):
+        raise _damaged(path, "was changed: its content does not fit its seal")
+    return value
 
 
 def _damaged(path: Path, what: str) -> Refused:

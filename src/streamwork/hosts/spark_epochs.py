@@ -1,6 +1,11 @@
 """The microbatch host: one Spark job per epoch, with exactly one action.
 
-    spark.range(n, numPartitions=n).mapInArrow(chain) -> collect the report rows
+    spark.range(n, numPartitions=n).mapInArrow(first stage) -> exchange -> mapInArrow(next stage) -> ... -> collect
+
+Whatever the graph, its chains stand in a line of stages (`Layout.stages`), and an exchange lies between two neighbours; so no
+chain is computed twice, as it would be if two branches of a plan began with it. Reports travel with the events, through all
+stages behind, to the one `collect`. So those that arrive are of the attempts whose rows were consumed; where Spark has run a
+task again in between, `Report.consumed` tells.
 
 The outputs are already staged by the tasks when the action returns. Adaptive execution is off, so that every instance runs,
 also on empty input, and partition = instance.
@@ -17,8 +22,12 @@ import msgspec
 
 from streamwork.engine import Report, Reports, Work
 from streamwork.errors import JobFailed
+from streamwork.hosts.spark_rows import ROW_SCHEMA, places
 from streamwork.hosts.spark_task import REPORT_SCHEMA, task
-from streamwork.job import Graph, Layout
+from streamwork.job import Layout
+
+PARCELS_PER_BATCH = 8
+"""So many rows are handed to a Python worker at a time: each may hold megabytes."""
 
 
 class SparkEpochs:
@@ -29,24 +38,25 @@ class SparkEpochs:
     def __init__(self, spark: Any) -> None:
         self._session = spark.newSession()
         self._session.conf.set("spark.sql.adaptive.enabled", "false")
-        self._shipped: tuple[Graph, str, Any] | None = None
+        self._session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(PARCELS_PER_BATCH))
+        # An attempt names itself in what it sends, so to Spark it is never the same output again, and Spark would give the job
+        # up wherever a stage is run again. `Report.consumed` tells the driver exactly what has happened.
+        self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enabled", "false")
+        self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "false")
+        self._shipped: tuple[Layout, str, Any] | None = None
 
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
-        layout.check_one_chain("Spark")
-        self._submitted = (layout.graph, works)
+        self._submitted = (layout, works)
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
         """The epoch's one Spark job. It is not interrupted when its time has expired."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        graph, works = self._submitted
-        token, broadcast = self._ship(graph)
-        count = len(works)
-        self._session.sparkContext.setJobDescription(f"{graph.job}: checkpoint {epoch}")
-        run = task(lambda: broadcast.value, token, msgspec.json.encode(works))
+        layout, works = self._submitted
+        self._session.sparkContext.setJobDescription(f"{layout.graph.job}: checkpoint {epoch}")
         try:
-            rows = self._session.range(count, numPartitions=count).mapInArrow(run, REPORT_SCHEMA).collect()
+            rows = self._line_of_stages(layout, works).collect()
         except (Py4JJavaError, PySparkException) as error:
             raise _spark_failed(epoch, error) from error
         answers = [Reports.from_json(row[0]) for row in rows]
@@ -60,27 +70,45 @@ class SparkEpochs:
             self._shipped[2].destroy()
             self._shipped = None
 
-    def _ship(self, graph: Graph) -> tuple[str, Any]:
-        """Send the graph to the workers, once. Its token names these very objects, not their look."""
-        if self._shipped is None or self._shipped[0] is not graph:
+    def _line_of_stages(self, layout: Layout, works: Sequence[Work]) -> Any:
+        """The data frame whose rows are the reports of all instances."""
+        token, broadcast = self._ship(layout)
+        by_place = {(work.chain, work.instance): work for work in works}
+        last, frame = len(layout.stages) - 1, None
+        for stage in range(last + 1):
+            mine = [by_place[place] for place in places(layout, stage)]
+            if frame is None:
+                frame = self._session.range(len(mine), numPartitions=len(mine))
+            else:
+                frame = frame.repartitionById(len(mine), "__instance").sortWithinPartitions("__order")
+            run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage)
+            frame = frame.mapInArrow(run, REPORT_SCHEMA if stage == last else ROW_SCHEMA)
+        return frame
+
+    def _ship(self, layout: Layout) -> tuple[str, Any]:
+        """Send the layout to the workers, once. Its token names these very objects, not their look."""
+        if self._shipped is None or self._shipped[0] is not layout:
             from pyspark import cloudpickle
 
             try:
-                packed = cloudpickle.dumps(_for_workers(graph))
+                packed = cloudpickle.dumps(_for_workers(layout))
             except Exception as error:
                 raise JobFailed(
                     "SW-OPERATOR-COPY",
                     f"the job cannot be sent to Spark's workers: {type(error).__name__}: {error}",
                     "open connections and the like in setup_instance of the operator that holds them, not in its constructor",
                 ) from error
+            self.close()
             token = hashlib.sha256(packed).hexdigest()
-            self._shipped = (graph, token, self._session.sparkContext.broadcast(packed))
+            self._shipped = (layout, token, self._session.sparkContext.broadcast(packed))
         return self._shipped[1], self._shipped[2]
 
 
-def _for_workers(graph: Graph) -> Graph:
+def _for_workers(layout: Layout) -> Layout:
     """Workers only stage what sinks will get; a sink, with its connections, stays on the driver."""
-    return replace(graph, nodes=tuple(replace(n, component=None) if n in graph.sinks else n for n in graph.nodes))
+    graph = layout.graph
+    nodes = tuple(replace(n, component=None) if n in graph.sinks else n for n in graph.nodes)
+    return Layout(replace(graph, nodes=nodes), layout.groups, layout.edges)
 
 
 def _spark_failed(epoch: int, error: Exception) -> JobFailed:

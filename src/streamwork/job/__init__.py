@@ -5,9 +5,10 @@ fingerprint.
 Knows nothing of how a graph is run. Imports components.
 """
 
+from streamwork.job.backoff import Backoff
 from streamwork.job.graph import Graph, Input, Node, NodeKind
 from streamwork.job.job import Job, Stream
 from streamwork.job.layout import Layout
 from streamwork.job.settings import Settings
 
-__all__ = ["Graph", "Input", "Job", "Layout", "Node", "NodeKind", "Settings", "Stream"]
+__all__ = ["Backoff", "Graph", "Input", "Job", "Layout", "Node", "NodeKind", "Settings", "Stream"]

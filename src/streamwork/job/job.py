@@ -28,9 +28,11 @@ from streamwork.components.grouping import Fields
 from streamwork.components.source import OnError, check_on_error
 from streamwork.errors import WrongUse
 from streamwork.job import draw
+from streamwork.job.backoff import Backoff
+from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
-from streamwork.job.settings import Settings, seconds
+from streamwork.job.settings import Settings
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
 
 
@@ -50,6 +52,9 @@ class Job:
         checkpoint_every: str | float = "1s",
         checkpoint_timeout: str | float | None = None,
         parallelism: int = 1,
+        retain: int = 3,
+        lease: str | float = "10s",
+        restart: Backoff | None = Backoff(),  # noqa: B008 (a frozen value)
     ) -> None:
         self.name = check_name(name, "job name")
         self.settings = Settings(
@@ -57,6 +62,9 @@ class Job:
             checkpoint_every=seconds(checkpoint_every),
             checkpoint_timeout=None if checkpoint_timeout is None else seconds(checkpoint_timeout),
             parallelism=parallelism,
+            retain=retain,
+            lease=seconds(lease),
+            restart=restart,
         )
         self._nodes: dict[str, Node] = {}
 
@@ -270,13 +278,20 @@ class Stream:
         """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
         return self.apply(MapWithState(function, self.event, state, _gives(function, to)), key=key, id=id)
 
-    def sink(self, sink: AnySink, id: str) -> Stream:  # noqa: A002
-        """End this stream in a sink."""
+    def sink(self, sink: AnySink, id: str, on_error: str = "fail") -> Stream:  # noqa: A002
+        """End this stream in a sink. `on_error` says what becomes of a row that the sink refuses for good: the job fails, or
+        the row is a dead letter ("dead-letter"), or it is only counted ("drop").
+        """
         if not isinstance(sink, Sink | Observer):
             raise _not_a("sink", sink, "SqliteSink or another Sink")
         before = {self.job._nodes[one.node].parallelism for one in self._inputs}
         parallelism = before.pop() if len(before) == 1 else 1
-        return self.job._add(Node(id, NodeKind.SINK, sink, self._inputs, takes=self.event, parallelism=parallelism))
+        if on_error not in ("fail", "drop", "dead-letter"):
+            raise WrongUse(
+                "SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail", "drop" or "dead-letter"'
+            )
+        node = Node(id, NodeKind.SINK, sink, self._inputs, takes=self.event, parallelism=parallelism, on_error=on_error)
+        return self.job._add(node)
 
     def print(self) -> Stream:
         """Show each event on the terminal, once its checkpoint is completed. Returns this stream, to go on from."""

@@ -3,6 +3,9 @@
 A chain is the steps between two exchanges; each of its instances runs all of its steps. An edge needs an exchange if the events
 of one key may come from several instances and the component behind it keeps state by that key, or if a grouping or another
 parallelism asks for it.
+
+Where chains run one after another and not at the same time (`hosts.spark_epochs`), they run in stages: a chain stands in the
+last stage before the first that reads from it, so that little has to be carried past a stage.
 """
 
 from __future__ import annotations
@@ -12,8 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from streamwork.components import OffsetSource
-from streamwork.errors import WrongUse
-from streamwork.job.graph import Graph, Node, NodeKind
+from streamwork.job.graph import Graph, Input, Node, NodeKind
 
 
 @dataclass(frozen=True)
@@ -87,30 +89,91 @@ class Layout:
         )
 
     def chain_of(self, node_id: str) -> int:
-        return next(number for number, chain in enumerate(self.chains) if node_id in chain.nodes)
+        return self._chain_of[node_id]
+
+    @cached_property
+    def _chain_of(self) -> dict[str, int]:
+        return {node_id: number for number, chain in enumerate(self.chains) for node_id in chain.nodes}
+
+    @cached_property
+    def upstream(self) -> tuple[tuple[int, ...], ...]:
+        """Of each chain, the chains that it reads from."""
+        pairs = {(self.chain_of(edge.from_id), self.chain_of(edge.to_id)) for edge in self.edges if edge.exchange}
+        return tuple(tuple(sorted(a for a, b in pairs if b == chain)) for chain in range(len(self.chains)))
+
+    @cached_property
+    def downstream(self) -> tuple[tuple[int, ...], ...]:
+        """Of each chain, the chains that read from it."""
+        count = range(len(self.chains))
+        return tuple(tuple(after for after in count if chain in self.upstream[after]) for chain in count)
+
+    @cached_property
+    def exchanged(self) -> tuple[tuple[Input, str], ...]:
+        """All that goes through an exchange: what, and to which component."""
+        return tuple(
+            (one, node.id)
+            for node in self.graph.nodes
+            for one in node.inputs
+            if self.chain_of(one.node) != self.chain_of(node.id)
+        )
+
+    @cached_property
+    def stages(self) -> tuple[tuple[int, ...], ...]:
+        """The chains that can run at the same time, stage by stage."""
+        count = range(len(self.chains))
+        stage = [0] * len(self.chains)
+        for chain in count:  # each stands behind those that it reads from
+            stage[chain] = max((stage[before] + 1 for before in self.upstream[chain]), default=0)
+        for chain in reversed(count):
+            stage[chain] = min((stage[after] - 1 for after in self.downstream[chain]), default=stage[chain])
+        return tuple(tuple(c for c in count if stage[c] == number) for number in range(max(stage) + 1))
+
+    def has_event_time(self, chain: int) -> bool:
+        """True if some source of this chain, or before it, says when its events happened."""
+        mine = any(self.graph[node_id].time is not None for node_id in self.chains[chain].nodes)
+        return mine or any(self.has_event_time(before) for before in self.upstream[chain])
+
+    def interleaves(self, chain: int) -> bool:
+        """True if results behind this chain depend on what comes between two of its events: a moment that a timer waits for, or
+        an event of a branch that meets this one again. Then the chain must let its events out one by one.
+        """
+        if self.has_event_time(chain) and self._is_timed_behind(chain):
+            return True
+        for after in self.downstream[chain]:
+            ways = [to for one, to in self.exchanged if self.chain_of(to) == after and self.chain_of(one.node) == chain]
+            if len(ways) > 1 and any(len(self.graph[node_id].inputs) > 1 for node_id in self.chains[after].nodes):
+                return True
+        return False
+
+    def _is_timed_behind(self, chain: int) -> bool:
+        return any(
+            self._is_timed_behind(after)
+            or any(getattr(self.graph[node_id].component, "uses_timers", False) for node_id in self.chains[after].nodes)
+            for after in self.downstream[chain]
+        )
 
     def explain(self) -> str:
-        """The layout for people."""
+        """The layout for people: per chain, what runs where."""
+        stage_of = {chain: number for number, stage in enumerate(self.stages, 1) for chain in stage}
         lines = []
-        for number, chain in enumerate(self.chains, 1):
+        for number, chain in enumerate(self.chains):
             instances = "1 instance" if chain.parallelism == 1 else f"{chain.parallelism} instances"
-            lines.append(f"chain {number} ({instances}): {' -> '.join(chain.nodes)}")
+            lines.append(f"chain {number + 1} ({instances}): {' -> '.join(chain.nodes)}")
+            tasks = "1 task" if chain.parallelism == 1 else f"{chain.parallelism} tasks"
+            place = f"stage {stage_of[number]} of {len(self.stages)}"
+            where = f", behind the exchange from {self._names(self.upstream[number])}" if self.upstream[number] else ""
+            lines.append(f"  runs as {tasks} in {place} of each checkpoint's Spark job{where}")
             for edge in self.edges:
                 if edge.to_id in chain.nodes and (edge.exchange or self.graph[edge.to_id].key is not None):
                     how = "exchange" if edge.exchange else "no exchange"
                     lines.append(f"  {how} between {edge.from_id} and {edge.to_id}: {edge.why}")
         return "\n".join(lines)
 
+    def _names(self, chains: tuple[int, ...]) -> str:
+        return ("chain " if len(chains) == 1 else "chains ") + ", ".join(str(chain + 1) for chain in chains)
+
     def check_one_chain(self, host: str) -> None:
-        """Refuse a layout that needs an exchange."""
-        for edge in self.edges:
-            if edge.exchange:
-                raise WrongUse(
-                    "SW-JOB-EXCHANGE",
-                    f"{host} cannot exchange events yet, but {edge.to_id} needs it: {edge.why}",
-                    "run with parallelism 1, read from a log that is partitioned by the operator's key into a multiple of "
-                    "the parallelism, or use --mode local",
-                )
+        """Every host can exchange events."""
 
 
 def _edge(graph: Graph, before: Node, node: Node, groups: int) -> Edge:

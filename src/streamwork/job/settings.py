@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from streamwork.components.keys import GROUPS
 from streamwork.errors import WrongUse
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-def seconds(duration: str | float) -> float:
-    """A duration in seconds: a number of seconds, or text such as ``"500ms"``, ``"1s"``, ``"10min"``."""
-    if isinstance(duration, int | float) and not isinstance(duration, bool) and duration >= 0:
-        return float(duration)
-    found = _DURATION.fullmatch(duration.strip()) if isinstance(duration, str) else None
-    if found is None:
-        raise WrongUse(
-            "SW-JOB-SETTING", f"{duration!r} is not a duration", 'write a number and a unit: "500ms", "1s", "10min"'
-        )
-    return float(found[1]) * _SECONDS[found[2]]
+from streamwork.job.backoff import Backoff
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -33,6 +17,9 @@ class Settings(msgspec.Struct, frozen=True):
     checkpoint_timeout: float | None = None  # seconds after which an epoch that is not prepared is abandoned
     parallelism: int = 1  # instances of every component
     groups: int = GROUPS  # number of key groups; fixed when the job's folder is created
+    retain: int = 3  # completed checkpoints that are kept
+    lease: float = 10.0  # seconds without a sign of life after which a driver elsewhere is taken for dead
+    restart: Backoff | None = Backoff()  # None: a failed job is not started again
 
     def __post_init__(self) -> None:
         if not isinstance(self.parallelism, int) or not 1 <= self.parallelism <= self.groups:
@@ -45,3 +32,9 @@ class Settings(msgspec.Struct, frozen=True):
                 f"semantics {self.semantics!r} is not available",
                 'leave it out, or write "exactly-once": the strongest one is the one that this version has',
             )
+        if not isinstance(self.retain, int) or isinstance(self.retain, bool) or self.retain < 1:
+            raise WrongUse("SW-JOB-SETTING", f"retain={self.retain!r}", "use a whole number from 1 on")
+        if self.lease <= 0:
+            raise WrongUse("SW-JOB-SETTING", f"lease={self.lease!r}", 'use a duration above zero, such as "10s"')
+        if self.restart is not None and not isinstance(self.restart, Backoff):
+            raise WrongUse("SW-JOB-SETTING", f"restart={self.restart!r}", "use Backoff(...), or None for no restarts")

@@ -4,15 +4,15 @@ An entry is found by what it *is* (the file chain that holds it, by hashes), nev
 process of a failed attempt, and must not meet that attempt's state. It is taken out while in use, and put back under its
 new chain only when its files are written.
 
-Which worker computes which instance is up to Spark. So an entry may be some epochs old; if its chain is the beginning of the
-one that is wanted, only the files after it have to be read.
+Which worker computes which instance is up to Spark. So an entry may be some epochs old; if what it was made of is the
+beginning of a way to read the chain that is wanted, only the deltas after it have to be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamwork.state.files import FileRef
+from streamwork.state.files import Chain, FileRef, ways
 from streamwork.state.keyed import State
 
 Owner = tuple[str, str, int]  # uid of the job, component, instance
@@ -24,12 +24,17 @@ class StateCache:
     def __init__(self) -> None:
         self._entries: dict[Owner, tuple[tuple[str, ...], State]] = {}
 
-    def take(self, owner: Owner, chain: Sequence[FileRef]) -> tuple[State | None, Sequence[FileRef]]:
-        """A state that belongs to the caller now, if there is one to begin with, and the files still to be read into it."""
+    def take(self, owner: Owner, chain: Chain) -> tuple[State | None, Chain]:
+        """A state that belongs to the caller now, if there is one to begin with, and the deltas still to be read into it."""
         have, state = self._entries.pop(owner, ((), None))
-        if state is not None and have == tuple(ref.sha256 for ref in chain[: len(have)]):
-            return state, chain[len(have) :]
+        for way in ways(chain) if state is not None else ():
+            if have == _hashes(way[: len(have)]):
+                return state, way[len(have) :]
         return None, chain
 
-    def put(self, owner: Owner, chain: Sequence[FileRef], state: State) -> None:
-        self._entries[owner] = (tuple(ref.sha256 for ref in chain), state)
+    def put(self, owner: Owner, chain: Chain, state: State) -> None:
+        self._entries[owner] = (_hashes(next(ways(chain))), state)
+
+
+def _hashes(way: Sequence[FileRef]) -> tuple[str, ...]:
+    return tuple(ref.sha256 for ref in way)

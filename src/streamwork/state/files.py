@@ -2,26 +2,37 @@
 
 state/COMPONENT/INSTANCE/000000000042-FENCE-ATTEMPT.delta.parquet      what changed in epoch 42
 state/COMPONENT/INSTANCE/000000000042-FENCE-ATTEMPT.snapshot.parquet   all of it at the end of epoch 42
+
+A chain is what a manifest names for one instance. A snapshot stands beside the delta of its own epoch, and a chain begins at
+the older of its two newest snapshots:
+
+    snapshot 20 · delta 21 ... delta 40 · snapshot 40 · delta 41 · delta 42
+
+so there are two ways to read it: from snapshot 40 on, or from snapshot 20 on over all deltas. Whichever file of the older
+part is damaged, one way is left.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamwork.errors import Refused
-from streamwork.state.keyed import InstanceState, KeyedState, State
+from streamwork.state.keyed import InstanceState, State
 from streamwork.state.rows import RowFormat
 from streamwork.world import Disk
 
 LONGEST_CHAIN = 20
-"""After so many files the next checkpoint writes a snapshot: a restart then reads it and little more."""
+"""After about so many deltas a checkpoint writes a snapshot too: a restart then reads it and little more."""
+
+SNAPSHOT = ".snapshot.parquet"
+DELTA = ".delta.parquet"
 
 
 class FileRef(msgspec.Struct, frozen=True):
@@ -32,6 +43,38 @@ class FileRef(msgspec.Struct, frozen=True):
     rows: int
     bytes: int
 
+    @property
+    def is_snapshot(self) -> bool:
+        return self.path.endswith(SNAPSHOT)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that wrote it: every file's name begins with it."""
+        return int(PurePosixPath(self.path).name.partition("-")[0])
+
+
+Chain = Sequence[FileRef]
+
+
+def ways(chain: Chain) -> Iterator[tuple[FileRef, ...]]:
+    """The ways to read a chain, each complete by itself, the shortest first."""
+    snapshots = [place for place, ref in enumerate(chain) if ref.is_snapshot]
+    for place in reversed(snapshots):
+        yield (chain[place], *(ref for ref in chain[place:] if not ref.is_snapshot))
+    if not snapshots or snapshots[0] > 0:
+        yield tuple(ref for ref in chain if not ref.is_snapshot)
+
+
+def essential(chain: Chain) -> set[str]:
+    """The paths of the files that are on every way: without one of them the chain cannot be read."""
+    return set.intersection(*({ref.path for ref in way} for way in ways(chain)))
+
+
+def trimmed(chain: Chain) -> tuple[FileRef, ...]:
+    """Without what stands before the older of its two newest snapshots."""
+    snapshots = [place for place, ref in enumerate(chain) if ref.is_snapshot]
+    return tuple(chain[snapshots[-2] :] if len(snapshots) > 1 else chain)
+
 
 class StateFiles:
     """Reads and writes the state files below one job's folder."""
@@ -40,34 +83,63 @@ class StateFiles:
         self._disk = disk
         self._folder = folder
 
-    def load(self, rows: RowFormat, chain: Sequence[FileRef], state: State) -> None:
-        """Bring a chain of files into `state`. Refuses a damaged file, and one that no longer fits the component."""
-        for ref in chain:
-            table = self.read(ref)
-            if not table.schema.equals(rows.schema):
-                raise misfitting_schema(rows, ref, table.schema)
-            rows.decode(table, state)
+    def load(self, rows: RowFormat, chain: Chain, state: State) -> None:
+        """Bring a chain of files into a new `state`, by the first way whose files are all sound.
+
+        Refuses where there is none, and a file that no longer fits the component.
+        """
+        trouble: Refused | None = None
+        for way in ways(chain):
+            try:
+                tables = [self.read(ref) for ref in way]
+            except Refused as damaged:
+                trouble = trouble or damaged
+                continue
+            for ref, table in zip(way, tables, strict=True):
+                self.add(rows, ref, table, state)
+            return
+        if trouble is not None:
+            raise trouble
+
+    def catch_up(self, rows: RowFormat, deltas: Chain, state: State) -> None:
+        """Bring further deltas into a `state` that stands right before them."""
+        for ref in deltas:
+            self.add(rows, ref, self.read(ref), state)
+
+    def add(self, rows: RowFormat, ref: FileRef, table: pa.Table, state: State) -> None:
+        if not table.schema.equals(rows.schema):
+            raise misfitting_schema(rows, ref, table.schema)
+        rows.decode(table, state)
 
     def save(
-        self, rows: RowFormat, state: State, chain: Sequence[FileRef], instance: int, epoch: int, stem: str
+        self, rows: RowFormat, state: State, chain: Chain, instance: int, epoch: int, stem: str
     ) -> tuple[FileRef, ...]:
-        """Write what changed, or everything if the chain has grown long. Returns the chain that holds the state now."""
+        """Write what changed, and everything beside it if a snapshot is due. Returns the chain that holds it now."""
+        place = f"state/{rows.component}/{instance}/{epoch:012d}-{stem}"
         if isinstance(state, InstanceState):
             if state.record is None or state.record == state.saved:
                 return tuple(chain)
-            whole, state.saved = True, copy.deepcopy(state.record)
-        else:
-            if not state.changed:
-                return tuple(chain)
-            whole = len(chain) >= LONGEST_CHAIN
-        path = f"state/{rows.component}/{instance}/{epoch:012d}-{stem}.{'snapshot' if whole else 'delta'}.parquet"
-        ref = self._write(path, rows.encode(state, epoch, everything=whole))
-        if isinstance(state, KeyedState):
+            state.saved = copy.deepcopy(state.record)
+            table = rows.encode(state, epoch, everything=True)  # one row: its delta is the whole of it
+            return (self._write(place + DELTA, table), self._write(place + SNAPSHOT, table))
+        new: list[FileRef] = []
+        if state.changed:
+            new.append(self._write(place + DELTA, rows.encode(state, epoch, everything=False)))
             state.changed.clear()
-        return (ref,) if whole else (*chain, ref)
+        if snapshot_is_due((*chain, *new), epoch):
+            new.append(self._write(place + SNAPSHOT, rows.encode(state, epoch, everything=True)))
+        return trimmed((*chain, *new))
 
     def read(self, ref: FileRef) -> pa.Table:
         """One state file, checked against its hash."""
+        # Without Arrow's thread pools: a process that ends right after using them may abort at its exit.
+        return pq.ParquetFile(pa.BufferReader(self.check(ref)), pre_buffer=False).read(use_threads=False)
+
+    def schema(self, ref: FileRef) -> pa.Schema:
+        return pq.read_schema(pa.BufferReader(self.check(ref)))
+
+    def check(self, ref: FileRef) -> bytes:
+        """The bytes of a file, if they are those that its checkpoint recorded."""
         path = self._folder / ref.path
         try:
             data = self._disk.read(path)
@@ -75,8 +147,7 @@ class StateFiles:
             raise _damaged(path, "is missing") from None
         if hashlib.sha256(data).hexdigest() != ref.sha256:
             raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
-        # Without Arrow's thread pools: a process that ends right after using them may abort at its exit.
-        return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
+        return data
 
     def _write(self, path: str, table: pa.Table) -> FileRef:
         buffer = pa.BufferOutputStream()
@@ -86,6 +157,16 @@ class StateFiles:
         self._disk.make_folder(target.parent)
         self._disk.create(target, data)
         return FileRef(path, hashlib.sha256(data).hexdigest(), table.num_rows, len(data))
+
+
+def snapshot_is_due(chain: Chain, epoch: int) -> bool:
+    """Where the epoch's number crosses a multiple of LONGEST_CHAIN, for whoever has deltas since the last snapshot.
+
+    So all instances of a job write theirs in one epoch, and the manifest of that epoch cannot be ruined by any single file.
+    """
+    newest = max((place for place, ref in enumerate(chain) if ref.is_snapshot), default=-1)
+    deltas = chain[newest + 1 :]
+    return bool(deltas) and epoch // LONGEST_CHAIN > (deltas[0].epoch - 1) // LONGEST_CHAIN
 
 
 def misfitting_schema(rows: RowFormat, ref: FileRef, found: pa.Schema) -> Refused:

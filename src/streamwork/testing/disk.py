@@ -208,10 +208,14 @@ class SimulatedDisk:
 
     def create(self, path: Path, data: bytes) -> None:
         temporary = self._write_temporary(path, data)
-        try:
+
+        def link() -> None:
             if path in self._names:
                 raise FileExistsError(errno.EEXIST, "taken", str(path))
-            self._rename(f"link {path}", path, self._names[temporary])
+            self._point(path, self._names[temporary])
+
+        try:
+            self._step(f"link {path}", link)
         finally:
             self._rename(f"unlink {temporary}", temporary, None)
         self._sync_folder(path.parent)
@@ -227,8 +231,25 @@ class SimulatedDisk:
             self._rename(f"unlink {path}", path, None)
             self._sync_folder(path.parent)
 
+    def discard(self, path: Path) -> None:
+        self._check_alive()
+        if path in self._names:
+            self._rename(f"unlink {path}", path, None)
+
+    def move(self, path: Path, target: Path) -> None:
+        if not self._has_folders(target, self._names):
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(target.parent))
+        self._step(f"rename {path} to {target}", lambda: self._move(path, target))
+        self._sync_folder(target.parent)
+        self._sync_folder(path.parent)
+
     def sync(self, path: Path) -> None:
         self.sync_file(self._file(path), path)
+
+    def sync_names(self, folder: Path) -> None:
+        self._check_alive()
+        if self._names.get(folder) is _FOLDER:
+            self._sync_folder(folder)
 
     def open_append(self, path: Path) -> SimulatedFile:
         self._check_alive()
@@ -279,6 +300,8 @@ class SimulatedDisk:
         self._pending.setdefault(path.parent, []).append((path, file))
 
     def _move(self, old: Path, new: Path) -> None:
+        if old not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(old))
         self._point(new, self._names[old])
         self._point(old, None)  # a crash may leave both names: one more temporary file, which nobody sees
 

@@ -25,6 +25,7 @@ from streamwork.state import InstanceState, KeyedState, StateFiles
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk
 from streamwork.testing.memory import MemorySink, Table
+from streamwork.testing.processes import SimulatedProcesses
 from streamwork.testing.script import Script
 
 ROOT = Path("/simulated")
@@ -113,12 +114,24 @@ class _Simulation:
         )
         self._graph = Graph(graph.job, nodes)
         self._story: list[str] = []
+        self._processes = SimulatedProcesses()
+        self._manifests: dict[str, Manifest] = {}
 
     def run(self, until: Callable[[Result], bool] | None) -> Result:
         for life in range(1, MOST_LIVES + 1):
             store = Store(self._disk, ROOT, self._graph.job)
             host = LocalHost(self._disk, self._schedule, self._token, self._guards.align)
-            driver = Driver(self._graph, self._settings, store, host, self._clock, self._token, listener=self, depth=2)
+            driver = Driver(
+                self._graph,
+                self._settings,
+                store,
+                host,
+                self._clock,
+                self._token,
+                listener=self,
+                depth=2,
+                processes=self._processes,
+            )
             try:
                 started = driver.start()
                 self._story.append(f"life {life}: " + ("new" if started.new else f"resumed at {started.resumed_at}"))
@@ -129,11 +142,15 @@ class _Simulation:
                 return self._result(store, driver.at, life)
             except DiskCrashed:
                 self._disk.crash()
+                self._processes.restart()
         raise AssertionError(f"{MOST_LIVES} lives were not enough: {self._story}")
 
     def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
         """Told by the driver: each step of the protocol is also one at which the machine may die."""
         self._story.append(f"{step.value} {epoch}")
+        if step in (Step.PREPARE, Step.READY):  # while it is sure to be there
+            found = Store(self._disk, ROOT, self._graph.job).manifest(epoch)
+            self._manifests[found.sha256] = found
         self._schedule.count()
 
     def _die(self) -> None:
@@ -143,10 +160,9 @@ class _Simulation:
         return f"{self._random.randrange(2**32):08x}"
 
     def _result(self, store: Store, at: Manifest, lives: int) -> Result:
-        manifests = [store.read_completed(number) for number in store.completed()]
-        chain, by_hash = [at], {manifest.sha256: manifest for manifest in manifests}
-        while chain[-1].parent_sha256 in by_hash:
-            chain.append(by_hash[chain[-1].parent_sha256])
+        chain = [at]
+        while chain[-1].parent_sha256 in self._manifests:
+            chain.append(self._manifests[chain[-1].parent_sha256])
         counted: dict[str, Counter[str]] = {}
         for manifest in chain:
             for name, counters in manifest.counters.items():

@@ -1,4 +1,4 @@
-"""``streamwork checkpoints``: what is stored of a job."""
+"""``streamwork checkpoints``: what is stored of a job, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from streamwork.epoch import Manifest, Store
-from streamwork.errors import StreamworkError, WrongUse
+from streamwork.epoch.history import KEEP, Result, Row, rows
+from streamwork.epoch.store import PLAN, PREPARED, Stored
+from streamwork.epoch.verify import Verifier
+from streamwork.errors import Refused, WrongUse
 from streamwork.world import Clock, RealDisk
 
+MEND = "bring the files back from a copy; the next start sets aside what it cannot use, and goes on from what is whole"
 
-def list_checkpoints(root: Path, job: str, clock: Clock) -> list[dict[str, Any]]:
-    """Newest first: number, state, age, events, keys, bytes of state. A damaged one is listed as such."""
+
+def open_store(root: Path, job: str) -> Store:
+    """The folder of a job that has run."""
     store = Store(RealDisk(), root, job)
     if store.identity() is None:
         raise WrongUse(
@@ -19,17 +24,65 @@ def list_checkpoints(root: Path, job: str, clock: Clock) -> list[dict[str, Any]]
             f"{root} holds nothing of a job {job!r}",
             "check --root and the job's name; has it run yet?",
         )
-    completed, prepared = store.completed(), store.prepared()
-    rows = []
-    for number in sorted({*completed, *prepared}, reverse=True):
-        done = number in completed
-        try:
-            manifest = store.read_completed(number) if done else store.read_prepared(number)
-            row = {"state": "completed" if done else "prepared", **_facts(manifest)}
-        except StreamworkError as error:
-            row = {"state": "damaged", "error": error.to_dict()}
-        rows.append({"checkpoint": number, "age_seconds": round(clock.now() - store.written_at(number), 1), **row})
-    return rows
+    return store
+
+
+def list_checkpoints(root: Path, job: str, clock: Clock, verify: bool = False) -> list[dict[str, Any]]:
+    """Newest first: number, state, age, events, keys, bytes, how long each step took.
+
+    The states: completed, prepared, damaged (a file of it, as far as `verify` looks), quarantined (set aside by a start),
+    abandoned, and planned (under way, or cut short by a crash).
+    """
+    store = open_store(root, job)
+    verifier = Verifier(store) if verify else None
+    past: dict[int, Row] = {}
+    for row in rows(store.folder / "history.sqlite", KEEP):
+        past.setdefault(row.epoch, row)
+    found = {stored.epoch: _stored(store, stored, verifier) for stored in store.stored()}
+    for epoch, fence in store.quarantined().items():
+        found.setdefault(epoch, {"state": "quarantined", "set_aside_by": fence})
+    done = max(store.completed(), default=0)
+    for epoch in store.plans():
+        abandoned = epoch < done or (epoch in past and past[epoch].outcome is Result.ABANDONED)
+        found.setdefault(epoch, {"state": "abandoned" if abandoned else "planned"})
+    oldest = min((epoch for epoch in found if epoch), default=0)
+    for epoch, row in past.items():  # also those whose plans are gone by now
+        if row.outcome is Result.ABANDONED and epoch >= oldest:
+            found.setdefault(epoch, {"state": "abandoned"})
+    for epoch, facts in found.items():
+        written = _written_at(store, epoch, past.get(epoch))
+        facts["age_seconds"] = None if written is None else round(clock.now() - written, 1)
+        if epoch in past:
+            facts.setdefault("fence", past[epoch].fence)
+            facts["seconds"], facts["note"] = past[epoch].seconds, past[epoch].note
+    return [{"checkpoint": epoch, **found[epoch]} for epoch in sorted(found, reverse=True)]
+
+
+def _stored(store: Store, stored: Stored, verifier: Verifier | None) -> dict[str, Any]:
+    if stored.manifest is None:
+        return {"state": "damaged", "problems": [stored.problem]}
+    problems = [stored.problem + "; its other copy is whole, and is used"] if stored.problem else []
+    if verifier is not None:
+        problems += [f"{problem.path}: {problem.what}" for problem in verifier.problems(stored.manifest)]
+        problems += _misfits(store, stored.manifest)
+    state = "damaged" if problems else "completed" if stored.completed else "prepared"
+    facts = {"state": state, **_facts(stored.manifest)}
+    return {**facts, "problems": problems} if problems else facts
+
+
+def _misfits(store: Store, manifest: Manifest) -> list[str]:
+    """What is wrong with the plan and the prepared copy, which a start needs only if the completed one is lost."""
+    if manifest.epoch == 0:
+        return []  # made with the folder: nobody has planned or prepared it
+    found = []
+    prepared = store.folder / "checkpoints" / f"{manifest.epoch:012d}{PREPARED}"
+    if not store.disk.exists(prepared) or store.disk.read(prepared) != manifest.to_bytes():
+        found.append(f"{prepared} is missing or was changed; its other copy is whole, and is used")
+    try:
+        store.plan(manifest.epoch)
+    except Refused as damaged:
+        found.append(damaged.cause)
+    return found
 
 
 def _facts(manifest: Manifest) -> dict[str, Any]:
@@ -44,3 +97,14 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "positions": manifest.positions,
         "sha256": manifest.sha256,
     }
+
+
+def _written_at(store: Store, epoch: int, row: Row | None) -> float | None:
+    try:
+        return store.written_at(epoch)
+    except (StopIteration, OSError):
+        pass
+    try:
+        return (store.folder / "checkpoints" / f"{epoch:012d}{PLAN}").stat().st_mtime
+    except OSError:
+        return None if row is None else row.started

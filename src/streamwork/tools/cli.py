@@ -11,27 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
-from rich.table import Table
 
 import streamwork
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.session import DEFAULT_MASTER
 from streamwork.job import Job, Layout
+from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
-from streamwork.job.settings import seconds
-from streamwork.tools.checkpoints import list_checkpoints
 from streamwork.tools.demo import look, run_demo
 from streamwork.tools.dev import develop
 from streamwork.tools.doctor import Finding, examine
+from streamwork.tools.job_commands import checkpoints_command, status_command, stop_command
 from streamwork.tools.log_commands import log_group
 from streamwork.tools.new import create
+from streamwork.tools.output import JSON, print_json
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 from streamwork.world import RealClock
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 MODE = click.option(
     "--mode",
     type=click.Choice([mode.value for mode in Mode]),
@@ -60,6 +58,19 @@ def cli() -> None:
 @click.option(
     "--checkpoint-every", metavar="DURATION", help='Shortest time between checkpoints, such as "500ms" or "1s".'
 )
+@click.option("--retain", type=int, metavar="N", help="How many completed checkpoints to keep  [default: the job's, 3]")
+@click.option("--take-over", is_flag=True, help="Do not wait whether another driver is alive: push it out.")
+@click.option(
+    "--lease", metavar="DURATION", help="A driver without a sign of life for so long is dead  [default: the job's, 10s]"
+)
+@click.option(
+    "--accept-divergence",
+    is_flag=True,
+    help="Catch up although a sink may then have other rows than the state tells of.",
+)
+@click.option(
+    "--no-restart", is_flag=True, help="A failure ends the run; otherwise the job is started again a few times."
+)
 @click.option("--explain", is_flag=True, help="Show how the job would be laid out, and stop.")
 @click.option(
     "--spark-log", is_flag=True, help="Show what Spark prints (otherwise it goes to spark.log in the job's folder)."
@@ -72,6 +83,11 @@ def run_command(
     master: str,
     until_caught_up: bool,
     checkpoint_every: str | None,
+    retain: int | None,
+    take_over: bool,
+    lease: str | None,
+    accept_divergence: bool,
+    no_restart: bool,
     explain: bool,
     spark_log: bool,
     as_json: bool,
@@ -87,12 +103,17 @@ def run_command(
         master=master,
         until_caught_up=until_caught_up,
         checkpoint_every=None if checkpoint_every is None else seconds(checkpoint_every),
+        retain=retain,
+        lease=None if lease is None else seconds(lease),
+        restart=not no_restart,
+        take_over=take_over,
+        accept_divergence=accept_divergence,
         spark_log=spark_log,
         module_folder=loaded.path.parent,
     )
     outcome = _watched(as_json, lambda watcher: run(loaded.job, options, watcher))
     if as_json:
-        _print_json(outcome)
+        print_json(outcome)
 
 
 @cli.command("new")
@@ -103,7 +124,7 @@ def new_command(name: str, folder: Path | None, as_json: bool) -> None:
     """Write a folder with a small job, a few lines for it to read, and its test."""
     created = create(name, Path(name if folder is None else folder).absolute())
     if as_json:
-        _print_json(created)
+        print_json(created)
         return
     click.echo(f"wrote {', '.join(created.files)} to {created.folder}")
     click.echo(f"\nwhat to do next:\n  cd {shlex.quote(os.path.relpath(created.folder))}")
@@ -130,7 +151,7 @@ def dev_command(jobfile: str, root: Path | None, as_json: bool) -> None:
         RealClock(),
     )
     if as_json:
-        _print_json(outcome)
+        print_json(outcome)
 
 
 @cli.group("bench")
@@ -159,44 +180,15 @@ def bench_engine_command(as_json: bool) -> None:
 def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
     """What a benchmark found: as one object, or a line for each number."""
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for name, value in found.items():
         click.echo(f"{name:<28} {value:,}" if isinstance(value, int | float) else f"{name:<28} {value}")
 
 
 cli.add_command(log_group)
-
-
-@cli.command("checkpoints")
-@click.argument("job", metavar="JOBFILE[:NAME] | JOB")
-@click.option("--root", type=click.Path(path_type=Path), help="The root; JOB is then the job's name.")
-@JSON
-def checkpoints_command(job: str, root: Path | None, as_json: bool) -> None:
-    """List the checkpoints of a job, newest first."""
-    name = job
-    if root is None or Path(job.partition(":")[0]).is_file():
-        loaded = load_job(job)
-        name, root = loaded.job.name, root or loaded.default_root
-    root = root.absolute()
-    rows = list_checkpoints(root, name, RealClock())
-    if as_json:
-        _print_json({"job": name, "root": str(root), "checkpoints": rows})
-        return
-    click.echo(f"job {name}, root {root}")
-    table = Table("checkpoint", "state", "age", "events", "keys", "state files", "state bytes", "fence", box=None)
-    for row in rows:
-        numbers = [
-            f"{row[name]:,}" if name in row else "?"
-            for name in ("events", "keys", "state_files", "state_bytes", "fence")
-        ]
-        table.add_row(str(row["checkpoint"]), row["state"], f"{row['age_seconds']:,.0f} s", *numbers)
-    Console().print(table)
-    for row in rows:
-        if "error" in row:
-            click.echo(
-                f"\ncheckpoint {row['checkpoint']}: {row['error']['cause']}\n  what to do: {row['error']['action']}"
-            )
+for command in (status_command, stop_command, checkpoints_command):
+    cli.add_command(command)
 
 
 @cli.command("doctor")
@@ -218,7 +210,7 @@ def doctor_command(root: Path, as_json: bool) -> None:
     findings = examine(root.absolute(), (lambda finding: None) if as_json else tell)
     healthy = all(finding.ok for finding in findings)
     if as_json:
-        _print_json({"ok": healthy, "findings": findings})
+        print_json({"ok": healthy, "findings": findings})
     sys.exit(0 if healthy else 1)
 
 
@@ -236,7 +228,7 @@ def demo_command(folder: Path, mode: str, as_json: bool) -> None:
     """Run the README's first job on made-up transactions, and show what it leaves behind."""
     outcome = _watched(as_json, lambda watcher: run_demo(folder.absolute(), Mode(mode), watcher))
     if as_json:
-        _print_json(outcome)
+        print_json(outcome)
     else:
         look(folder.absolute(), click.echo)
 
@@ -244,7 +236,7 @@ def demo_command(folder: Path, mode: str, as_json: bool) -> None:
 def _explain(job: Job, as_json: bool) -> None:
     layout = Layout.of(job.graph(), job.settings.groups)
     if as_json:
-        _print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges})
+        print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges})
     else:
         click.echo(f"{job.describe()}\n{layout.explain()}")
 
@@ -257,10 +249,6 @@ def _watched(as_json: bool, work: Callable[[Watcher], Outcome]) -> Outcome:
             return work(watcher)
         finally:
             watcher.close()
-
-
-def _print_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -283,7 +271,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _fail(error: StreamworkError, as_json: bool) -> None:
     if as_json:
-        _print_json({"error": error.to_dict()})
+        print_json({"error": error.to_dict()})
     else:
         console = Console(stderr=True, highlight=False)
         console.print(f"[bold red]{error.code}[/bold red]", end=" ")

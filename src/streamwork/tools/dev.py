@@ -64,7 +64,7 @@ def develop(
     path = Path(target.partition(":")[0]).absolute()
     if not path.is_file():
         raise WrongUse("SW-JOBFILE-MISSING", f"there is no file {path}", "name the Python file that defines the job")
-    command = [sys.executable, "-P", "-m", "streamwork.tools.cli", "run", target, "--mode", "local"]
+    command = [sys.executable, "-P", "-m", "streamwork.tools.cli", "run", target, "--mode", "local", "--no-restart"]
     if root is not None:
         command += ["--root", str(root)]
     starts = failures = 0

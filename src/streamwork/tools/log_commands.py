@@ -22,11 +22,11 @@ from streamwork.components import Event
 from streamwork.components.columns import check_entered
 from streamwork.components.schema import Misfit
 from streamwork.errors import JobFailed, WrongUse
+from streamwork.job.duration import seconds
 from streamwork.job.jobfile import import_file
-from streamwork.job.settings import seconds
 from streamwork.log import EventLog, FileLocks, Fsync, Isolation, Located, LogInfo, LogReader, Policy, describe
+from streamwork.tools.output import JSON, print_json
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 PATH = click.argument("path", type=click.Path(path_type=Path))
 _READ = 1 << 20
 _SIZE = re.compile(r"(\d+)\s*([KMGT]?)B?", re.IGNORECASE)
@@ -73,7 +73,7 @@ def create_command(
     log = EventLog.create(path, _load_event(event), key=fields, partitions=partitions, groups=groups, policy=policy)
     info = describe(log, FileLocks())
     if as_json:
-        _print_json(info)
+        print_json(info)
     else:
         by = f"by {', '.join(info.key)}" if info.key else "in turn"
         click.echo(f"made {path.absolute()}: {info.event}, {partitions} partitions, {by}")
@@ -103,7 +103,7 @@ def append_command(path: Path, fsync: str, as_json: bool) -> None:
         torn = [str(report) for report in log.recovered]
         ends = log.ends()
     if as_json:
-        _print_json({"appended": count, "ends": ends, "recovered": log.recovered})
+        print_json({"appended": count, "ends": ends, "recovered": log.recovered})
         return
     for report in torn:
         click.echo(report, err=True)
@@ -141,7 +141,7 @@ def info_command(path: Path, as_json: bool) -> None:
     """Show partitions, offsets, sizes, and the consumers with their lag."""
     info = describe(LogReader[Event](path), FileLocks())
     if as_json:
-        _print_json(info)
+        print_json(info)
     else:
         _show(info)
 
@@ -168,11 +168,6 @@ def _show(info: LogInfo) -> None:
 def _placed(one: Located) -> dict[str, Any]:
     time = datetime.fromtimestamp(one.time / 1_000_000, UTC)
     return {"partition": one.partition, "offset": one.offset, "time": time, "event": one.event}
-
-
-def _print_json(value: Any) -> None:
-    plain = msgspec.to_builtins(value, str_keys=True)
-    click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
 
 
 class _BadLine(Exception):

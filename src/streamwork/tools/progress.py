@@ -9,8 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.status import Status
 
-from streamwork.epoch import Manifest, Step
-from streamwork.epoch.driver import Started
+from streamwork.epoch import Manifest, Started, Step
 from streamwork.tools.runner import Mode, Outcome, Watcher
 
 PLAIN_SECONDS = 1.0  # a plain line at most so often
@@ -46,14 +45,19 @@ class PlainWatcher:
         self._say(starting_line(job, mode, root))
 
     def on_started(self, job: str, started: Started) -> None:
-        self._say(started_line(started))
+        for line in started_lines(started):
+            self._say(line)
         self._count = Count()
 
     def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        if step is Step.COMPLETED and manifest is not None:
+        if step is Step.COMPLETE and manifest is not None:
             self._pending = self._count.line(manifest)
             if time.monotonic() - self._shown >= PLAIN_SECONDS:
                 self._flush()
+
+    def on_note(self, line: str) -> None:
+        self._flush()
+        self._say(line)
 
     def on_end(self, outcome: Outcome) -> None:
         self._flush()
@@ -85,13 +89,17 @@ class TerminalWatcher:
         self._status.start()
 
     def on_started(self, job: str, started: Started) -> None:
-        self._console.print(started_line(started), markup=False, soft_wrap=True)
+        for line in started_lines(started):
+            self.on_note(line)
         self._show("waiting for events")
         self._count = Count()
 
     def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        if step is Step.COMPLETED and manifest is not None:
+        if step is Step.COMPLETE and manifest is not None:
             self._show(self._count.line(manifest))
+
+    def on_note(self, line: str) -> None:
+        self._console.print(line, markup=False, soft_wrap=True)
 
     def on_end(self, outcome: Outcome) -> None:
         self.close()
@@ -111,11 +119,12 @@ def starting_line(job: str, mode: Mode, root: Path) -> str:
     return f"job {job} ({mode.value}), root {root}"
 
 
-def started_line(started: Started) -> str:
+def started_lines(started: Started) -> list[str]:
+    """How it started, and what recovery found and did."""
     if started.new:
-        return "new"
+        return ["new", *started.story]
     rolled = ", which was prepared and is now rolled forward" if started.rolled_forward is not None else ""
-    return f"resumed at checkpoint {started.resumed_at}{rolled}"
+    return [f"resumed at checkpoint {started.resumed_at}{rolled}", *started.story]
 
 
 def end_line(outcome: Outcome) -> str:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 import msgspec
 
-from streamwork.epoch import Driver, Manifest, Step, Store
-from streamwork.epoch.driver import Started
-from streamwork.errors import JobFailed, WrongUse
+from streamwork.epoch import Driver, Manifest, Started, Step, Store
+from streamwork.epoch.control import Control, Kind, Request
+from streamwork.epoch.fences import Fences
+from streamwork.epoch.history import History
+from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.session import DEFAULT_MASTER, start_spark
-from streamwork.job import Job, Layout, jobfile
-from streamwork.job.settings import seconds
-from streamwork.world import Clock, RealClock, RealDisk
+from streamwork.job import Job, Layout, Settings, jobfile
+from streamwork.job.duration import seconds
+from streamwork.tools.heartbeat import Heartbeat
+from streamwork.tools.spark_life import forget_spark, spark_gone, spark_is_gone
+from streamwork.tools.stopping import Stop
+from streamwork.tools.supervisor import supervise
+from streamwork.world import Clock, RealClock, RealDisk, RealProcesses
 
 IDLE_SECONDS = 0.05
+ATTEND_SECONDS = 0.2
+"""How often, at most, a driver looks whether somebody has a request, or has taken its job."""
+BEATS = 4
+"""Signs of life within a lease: one or two may come late."""
 
 
 class Mode(Enum):
@@ -40,8 +46,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     master: str = DEFAULT_MASTER
     until_caught_up: bool = False
     checkpoint_every: float | None = None
+    retain: int | None = None
+    lease: float | None = None
+    restart: bool = True  # False: a failure ends the run, whatever the job says
+    take_over: bool = False
+    accept_divergence: bool = False
     spark_log: bool = False
     module_folder: Path | None = None
+
+    def settings(self, chosen: Settings) -> Settings:
+        """What the job has chosen for itself, where it is not overridden here."""
+        asked = {"checkpoint_every": self.checkpoint_every, "retain": self.retain, "lease": self.lease}
+        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if not self.restart:
+            changes["restart"] = None
+        return msgspec.structs.replace(chosen, **changes)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -57,16 +76,20 @@ class Outcome(msgspec.Struct, frozen=True):
     events: int
     dropped: int
     seconds: float
+    restarts: int = 0
 
 
 class Watcher(Protocol):
-    """Shows a run to somebody: starts, steps, the end."""
+    """Shows a run to somebody: starts, steps, remarks, the end. After a restart, `on_started` comes again."""
 
     def on_starting(self, job: str, mode: Mode, root: Path) -> None: ...
 
     def on_started(self, job: str, started: Started) -> None: ...
 
     def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None: ...
+
+    def on_note(self, line: str) -> None:
+        """Something that a person may want to know: a restart, a wait."""
 
     def on_end(self, outcome: Outcome) -> None: ...
 
@@ -83,7 +106,7 @@ class Tally:
         self._watcher = watcher
 
     def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        if manifest is not None and step is Step.COMPLETED:
+        if manifest is not None and step is Step.COMPLETE:
             counted = [manifest.counters[name] for name in self._sources]
             self.checkpoints += 1
             self.events += sum(counters["processed"] for counters in counted)
@@ -93,61 +116,178 @@ class Tally:
 
 
 def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock | None = None) -> Outcome:
-    """Run until the input is finished, until it is caught up with (if asked), or until SIGINT or SIGTERM.
+    """Run until the input is finished, until it is caught up with (if asked), or until somebody asks for the end: by SIGINT,
+    SIGTERM or `streamwork stop`. That lets the epoch under way complete.
 
-    A stop asked for by a signal lets the epoch under way complete. Two epochs begin `checkpoint_every` apart, except while there
-    is a backlog: then the next begins at once.
+    Two epochs begin `checkpoint_every` apart, except while there is a backlog: then the next begins at once. A driver that fails
+    is followed by another one, as far as `restart` allows.
     """
     clock = clock or RealClock()
-    graph = job.graph()
-    every = job.settings.checkpoint_every if options.checkpoint_every is None else options.checkpoint_every
     began = clock.monotonic()
+    lives = Lives(job, options, watcher, clock)
     if watcher is not None:
         watcher.on_starting(job.name, options.mode, options.root)
-    if options.mode is Mode.MICROBATCH:
-        Layout.of(graph, job.settings.groups).check_one_chain("Spark")
-    tally = Tally(tuple(node.id for node in graph.sources), watcher)
-    store = Store(RealDisk(), options.root, job.name)
-    host = _host(options, store)
-    driver = Driver(graph, job.settings, store, host, clock, lambda: secrets.token_hex(16), tally)
-    try:
-        started = driver.start()
-        if watcher is not None:
-            watcher.on_started(job.name, started)
-        ends = options.until_caught_up or driver.finished()
-        with _stop_on_signal(clock) as stop:
-            while not stop.asked:
-                planned = clock.monotonic()
-                if driver.run_epoch() is None:
-                    if ends:
-                        break
-                    stop.wait(IDLE_SECONDS)
-                elif not ends and not driver.behind():
-                    stop.wait(max(0.0, planned + every - clock.monotonic()))
-    except OSError as error:
-        raise JobFailed(
-            "SW-IO-FAILED",
-            str(error),
-            "make room, or bring the file or folder back, and start again; --root chooses another folder",
-        ) from error
-    finally:
-        driver.close()
-        host.close()
+    with Heartbeat(lives.beat, lives.settings.lease / BEATS):
+        restarts = lives.run()
+    assert lives.started is not None and lives.driver is not None
     outcome = Outcome(
         job=job.name,
         root=str(options.root),
         mode=options.mode.value,
-        started="new" if started.new else f"resumed at checkpoint {started.resumed_at}",
-        fence=started.fence,
-        checkpoint=driver.at.epoch,
-        checkpoints=tally.checkpoints,
-        events=tally.events,
-        dropped=tally.dropped,
+        started="new" if lives.started.new else f"resumed at checkpoint {lives.started.resumed_at}",
+        fence=lives.driver.fence,
+        checkpoint=lives.driver.at.epoch,
+        checkpoints=lives.tally.checkpoints,
+        events=lives.tally.events,
+        dropped=lives.tally.dropped,
         seconds=round(clock.monotonic() - began, 3),
+        restarts=restarts,
     )
     if watcher is not None:
         watcher.on_end(outcome)
     return outcome
+
+
+class Lives:
+    """The drivers of one run, one after another; there is more than one only if one fails."""
+
+    def __init__(self, job: Job, options: Options, watcher: Watcher | None, clock: Clock) -> None:
+        self.settings = options.settings(job.settings)
+        self.started: Started | None = None  # how the first of them started
+        self.driver: Driver | None = None
+        self._fences: Fences | None = None  # of the last one that got as far as to take the job
+        self._graph = job.graph()
+        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
+        self._options = options
+        self._watcher = watcher
+        self._clock = clock
+        self._store = Store(RealDisk(), options.root, job.name)
+        self._control = Control(self._store.disk, self._store.folder, clock)
+        self._stop = Stop(clock)
+        self._requests: list[Request] = []  # to stop; answered when it is done
+        self._attended = 0.0
+
+    def run(self) -> int:
+        """Until the end; returns how many restarts there were."""
+        try:
+            restarts = supervise(self, self.settings.restart, self._clock)
+        except BaseException as error:
+            told = f"{error.code}: {error.cause}" if isinstance(error, StreamworkError) else type(error).__name__
+            if self._fences is not None:
+                with contextlib.suppress(OSError):
+                    self._fences.end()
+            self._answer(False, f"the job has failed: {told}")
+            raise
+        self._answer(True, "stopped")
+        return restarts
+
+    def live(self) -> None:
+        """One driver, from its start to its end."""
+        if self._options.mode is Mode.MICROBATCH:
+            Layout.of(self._graph, self.settings.groups).check_one_chain("Spark")
+        host = _host(self._options, self._store)
+        history = History(self._store.folder / "history.sqlite", tell=self.tell)
+        driver = self.driver = Driver(
+            self._graph,
+            self.settings,
+            self._store,
+            host,
+            self._clock,
+            lambda: secrets.token_hex(16),
+            self.tally,
+            processes=RealProcesses(),
+            history=history,
+            take_over=self._options.take_over and self.started is None,  # a restart pushes nobody out
+            accept_divergence=self._options.accept_divergence,
+        )
+        driver.fences.tell = self.tell
+        try:
+            started = driver.start()
+            self._fences = driver.fences
+            self.started = self.started or started
+            if self._watcher is not None:
+                self._watcher.on_started(self._graph.job, started)
+            with self._stop.on_signal():
+                self._epochs(driver)
+        except BaseException as error:
+            self._fences = driver.fences if driver.fences.mine is not None else self._fences
+            with contextlib.suppress(Exception):  # what it had to say is on its way up already
+                _close(driver, host)
+            if self._options.mode is Mode.MICROBATCH and (gone := spark_gone(error)) is not None:
+                raise gone from error
+            raise
+        _close(driver, host)
+
+    def _epochs(self, driver: Driver) -> None:
+        ends = self._options.until_caught_up or driver.finished()
+        while not self._stop.asked:
+            planned = self._clock.monotonic()
+            if driver.run_epoch() is None:
+                if ends:
+                    return
+                self._wait(IDLE_SECONDS)
+            elif not ends and not driver.behind():
+                self._wait(max(0.0, planned + self.settings.checkpoint_every - self._clock.monotonic()))
+            self._attend()
+
+    def _wait(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
+        while not self._stop.asked and (left := until - self._clock.monotonic()) > 0:
+            self._attend()
+            self._stop.wait(min(left, ATTEND_SECONDS))
+
+    def _attend(self) -> None:
+        """Between two epochs: has somebody a request, or even the job?"""
+        now = self._clock.monotonic()
+        if self._fences is None or self._fences.mine is None or now < self._attended + ATTEND_SECONDS:
+            return
+        self._attended = now
+        fence = self._fences.mine.fence
+        self._fences.check(fence)
+        for request in self._control.requests(fence):
+            if request.kind is Kind.STOP and request not in self._requests:
+                self._requests.append(request)
+                self._stop.asked = True
+
+    def _answer(self, ok: bool, text: str) -> None:
+        for request in self._requests:
+            with contextlib.suppress(OSError):  # who asked will see that the driver has ended
+                self._control.reply(request, ok, text, max(self._store.completed(), default=None))
+
+    # ---- what the supervisor and the heartbeat ask for ------------------------------------------------------------
+
+    @property
+    def progress(self) -> int:
+        return self.tally.checkpoints
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.asked
+
+    def pause(self, seconds: float) -> None:
+        """Between two drivers the job is still ours: we beat on, and can be asked to stop."""
+        if self._fences is not None:
+            with contextlib.suppress(OSError):
+                self._fences.rest()
+        with self._stop.on_signal():
+            self._wait(seconds)
+
+    def beat(self) -> None:
+        if self._fences is not None:
+            self._fences.beat()
+        if self.driver is not None and self.driver.fences is not self._fences:  # it is about to take the job
+            self.driver.beat()
+
+    def tell(self, line: str) -> None:
+        if self._watcher is not None:
+            self._watcher.on_note(line)
+
+
+def _close(driver: Driver, host: Any) -> None:
+    try:
+        driver.close()
+    finally:
+        host.close()
 
 
 def run_here(
@@ -156,6 +296,11 @@ def run_here(
     root: str | Path | None = None,
     until_caught_up: bool = False,
     checkpoint_every: str | float | None = None,
+    retain: int | None = None,
+    lease: str | float | None = None,
+    restart: bool = True,
+    take_over: bool = False,
+    accept_divergence: bool = False,
     master: str = DEFAULT_MASTER,
     spark_log: bool = False,
     watcher: Watcher | None = None,
@@ -182,6 +327,11 @@ def run_here(
         master=master,
         until_caught_up=until_caught_up,
         checkpoint_every=None if checkpoint_every is None else seconds(checkpoint_every),
+        retain=retain,
+        lease=None if lease is None else seconds(lease),
+        restart=restart,
+        take_over=take_over,
+        accept_divergence=accept_divergence,
         spark_log=spark_log,
         module_folder=folder,
     )
@@ -215,41 +365,7 @@ def _host(options: Options, store: Store) -> Any:
         return LocalHost(store.disk)
     from streamwork.hosts.spark_epochs import SparkEpochs
 
+    if spark_is_gone():
+        forget_spark()
     log = None if options.spark_log else store.folder / "spark.log"
     return SparkEpochs(start_spark(options.master, log, [options.module_folder] if options.module_folder else []))
-
-
-class Stop:
-    """Whether somebody has asked for an end. A plain flag: a lock could be held at the moment the signal comes."""
-
-    SLICE = 0.05
-
-    def __init__(self, clock: Clock) -> None:
-        self.asked = False
-        self._clock = clock
-
-    def wait(self, seconds: float) -> None:
-        """Wait so long, or until it is asked for."""
-        until = self._clock.monotonic() + seconds
-        while not self.asked and (left := until - self._clock.monotonic()) > 0:
-            self._clock.sleep(min(left, self.SLICE))
-
-
-@contextmanager
-def _stop_on_signal(clock: Clock) -> Iterator[Stop]:
-    """SIGINT and SIGTERM ask for an end; a second signal acts as usual. Only the main thread can listen to signals."""
-    stop = Stop(clock)
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        stop.asked = True
-        signal.signal(number, before[signal.Signals(number)])
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,11 +1,11 @@
-"""The world outside a program: the clock and the disk, as values that are passed in.
+"""The world outside a program: the clock, the disk and other processes, as values that are passed in.
 
-Everything that touches time or files takes a `Clock` or a `Disk`, so that tests and the simulator can put their own
-in place
-of the real ones. Imports nothing of ours.
+Everything that touches time, files or processes takes a `Clock`, a `Disk` or `Processes`, so that tests and the simulator can
+put their own in place of the real ones. Imports nothing of ours.
 """
 
 from streamwork.world.clock import Clock, RealClock
 from streamwork.world.disk import Disk, DiskFile, RealDisk
+from streamwork.world.processes import Processes, ProcessId, RealProcesses
 
-__all__ = ["Clock", "Disk", "DiskFile", "RealClock", "RealDisk"]
+__all__ = ["Clock", "Disk", "DiskFile", "ProcessId", "Processes", "RealClock", "RealDisk", "RealProcesses"]

@@ -68,8 +68,17 @@ class Disk(Protocol):
     def remove(self, path: Path) -> None:
         """Remove a file; fine if it is gone."""
 
+    def discard(self, path: Path) -> None:
+        """Remove a file that nobody needs; fine if it is gone. After a crash it may be there again."""
+
+    def move(self, path: Path, target: Path) -> None:
+        """Give a file another name, durably, replacing what is there; the folder of `target` exists."""
+
     def sync(self, path: Path) -> None:
         """Make a file's bytes durable, whoever wrote them. Raises FileNotFoundError if it is gone."""
+
+    def sync_names(self, folder: Path) -> None:
+        """Make the names in a folder durable, whoever made them; fine if there is no such folder."""
 
     def open_append(self, path: Path) -> DiskFile:
         """Open for appending; a new file's *name* is durable when this returns."""
@@ -129,6 +138,14 @@ class RealDisk:
         temporary.replace(path)
         self._sync_folder(path.parent)
 
+    def discard(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def move(self, path: Path, target: Path) -> None:
+        path.replace(target)
+        self._sync_folder(target.parent)
+        self._sync_folder(path.parent)
+
     def remove(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -140,6 +157,10 @@ class RealDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_names(self, folder: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._sync_folder(folder)
 
     def open_append(self, path: Path) -> RealDiskFile:
         is_new = not path.exists()

@@ -1,0 +1,124 @@
+"""A parcel: what one instance sends to another where no object can be passed, as a head and some bytes.
+
+Many events go in one parcel, as columns. The parcels of a pair of instances are numbered from 0, so that the receiver sees
+whether one is missing, comes twice or comes early, and each names the attempt of its sender.
+
+    EVENTS      `script` tells what is in it, in order; `batches` which bytes hold the events of which way
+    CHECKPOINT  the checkpoint event: the last of its epoch; its number tells how many there were before it
+    FAILED      the sender has failed: nothing that it has sent counts
+    REPORT      to the driver: `Reports`, as JSON
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import Event
+from streamwork.components.columns import Columns, to_batch, to_structs
+from streamwork.components.schema import arrow_schema
+from streamwork.engine.chain import from_microseconds, microseconds
+from streamwork.engine.channel import Data, Watermark
+from streamwork.engine.wiring import Place
+from streamwork.job import Input, Layout
+
+WATERMARK, RESUMED = -1, -2  # in a script, in the place of a way
+
+
+class Kind(IntEnum):
+    FAILED = 0
+    EVENTS = 1
+    CHECKPOINT = 2
+    REPORT = 3
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """The address and the list of contents."""
+
+    kind: Kind
+    epoch: int
+    sender: Place
+    attempt: str
+    to: Place | None = None  # None: the driver
+    number: int = -1
+    script: tuple[tuple[int, int], ...] = ()  # (way, how many of its events come next), or (WATERMARK, microseconds)
+    batches: tuple[tuple[int, int], ...] = ()  # (way, how many bytes)
+
+
+class Parcel(NamedTuple):
+    head: Head
+    content: Any = b""  # bytes, or an Arrow buffer
+
+
+class Wire:
+    """Items of a channel as parcels, and back. A way is a number: its place in `Layout.exchanged`."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._ways: Sequence[tuple[Input, str]] = layout.exchanged
+        self._numbers = {way: number for number, way in enumerate(self._ways)}
+        self._kinds: list[type[Event]] = []
+        for one, _ in self._ways:
+            kind = layout.graph[one.node].emits(one.channel)
+            assert kind is not None
+            self._kinds.append(kind)
+
+    def pack(self, items: Sequence[Data | Watermark]) -> tuple[dict[str, Any], Any]:
+        """Script and batches for the head, and the content."""
+        script: list[tuple[int, int]] = []
+        events: dict[int, list[Any]] = {}
+        for item in items:
+            if isinstance(item, Watermark):
+                script.append((RESUMED if item.resumed else WATERMARK, microseconds(item.at)))
+                continue
+            way = self._numbers[item.through, item.to]
+            events.setdefault(way, []).append(item.events)
+            if script and script[-1][0] == way:
+                script[-1] = (way, script[-1][1] + len(item.events))
+            else:
+                script.append((way, len(item.events)))
+        written = {way: self._batch(way, given).serialize() for way, given in events.items()}
+        content = next(iter(written.values())) if len(written) == 1 else b"".join(map(memoryview, written.values()))
+        batches = tuple((way, len(buffer)) for way, buffer in written.items())
+        return {"script": tuple(script), "batches": batches}, content
+
+    def unpack(self, head: Head, content: Any) -> Iterator[Data | Watermark]:
+        found: dict[int, pa.RecordBatch] = {}
+        start, buffer = 0, pa.py_buffer(content)
+        for way, size in head.batches:
+            found[way] = pa.ipc.read_record_batch(buffer.slice(start, size), arrow_schema(self._kinds[way]))
+            start += size
+        # Making objects of a few rows costs almost as much as of many: where ways take turns, all are made at once.
+        runs = [way for way, _ in head.script]
+        events = {
+            way: Columns(self._kinds[way], batch) if runs.count(way) == 1 else to_structs(self._kinds[way], batch)
+            for way, batch in found.items()
+        }
+        used = dict.fromkeys(found, 0)
+        for way, value in head.script:
+            if way < 0:
+                yield Watermark(head.epoch, from_microseconds(value), way == RESUMED)
+                continue
+            given, at = events[way], used[way]
+            used[way] = at + value
+            yield Data(head.epoch, *self._ways[way], given if isinstance(given, Columns) else given[at : at + value])
+
+    def _batch(self, way: int, given: list[Any]) -> pa.RecordBatch:
+        """One batch of what may be lists and columns, in order."""
+        kind, where = self._kinds[way], str(self._ways[way][0])
+        batches: list[pa.RecordBatch] = []
+        waiting: list[Any] = []
+        for some in given:
+            if isinstance(some, Columns):
+                if waiting:
+                    batches.append(to_batch(kind, waiting, where))
+                    waiting = []
+                batches.append(some.batch)
+            else:
+                waiting += some
+        if waiting:
+            batches.append(to_batch(kind, waiting, where))
+        return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,0 +1,179 @@
+"""Which manifest a start builds on, and what has to be done to the sinks first. Pure: it is told what was found.
+
+    1  The newest manifest, completed or only prepared, whose state can be read and to which every sink already is or can be
+       brought with the staged outputs that are kept. A prepared one is thereby rolled forward; nothing is computed twice.
+    2  If there is none, because some sink is ahead of everything that can be read: the newest completed one that every sink is
+       at, can be brought to, or is ahead of. What a sink is ahead by is computed again and not written again; so this is only
+       right where computing again gives the same.
+
+A manifest of fence f counts only up to the epoch where the next fence started: beyond it is what a driver went on to do
+after it had lost its job. Sinks are compared by position, never by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamwork.components import LedgerRow, Position
+from streamwork.epoch.commit import wrong_ledger
+from streamwork.epoch.fences import Start
+from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.position import reaches, same
+from streamwork.epoch.store import Stored
+from streamwork.errors import Refused
+
+Ledgers = Mapping[str, LedgerRow | None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to build on, and what to do first."""
+
+    at: Manifest
+    completed: bool
+    offers: tuple[tuple[str, Manifest], ...] = ()  # (sink, manifest), oldest first: the sink is behind
+    rebases: tuple[str, ...] = ()  # sinks whose rows are all there, from a manifest that cannot be used
+    ahead: tuple[tuple[str, Position], ...] = ()  # sinks that have more than `at`, and where they are
+    passed_over: tuple[tuple[int, str], ...] = ()  # newer epochs that cannot be built on, and why
+
+
+class Shelf:
+    """The manifests that can be had and count, and what is known of their files."""
+
+    def __init__(
+        self,
+        stored: Sequence[Stored],
+        starts: Mapping[int, Start],
+        state_problem: Callable[[Manifest], str],
+        staged_problem: Callable[[Manifest, str], str],
+    ) -> None:
+        self._starts = starts
+        self._state_problem = state_problem
+        self._staged_problem = staged_problem
+        self._completed = {s.epoch for s in stored if s.completed}
+        readable = [s.manifest for s in stored if s.manifest is not None]
+        self._by_hash = {manifest.sha256: manifest for manifest in readable}
+        # Whoever is somebody's parent was completed, even if the copy that says so is lost.
+        parents = {manifest.parent_sha256 for manifest in readable}
+        self._completed |= {self._by_hash[sha].epoch for sha in parents if sha in self._by_hash}
+        self._written = {name for m in readable if self.is_completed(m) for name in m.sinks}
+        self.unreadable = [(s.epoch, s.problem) for s in stored if s.manifest is None]
+        self.unwanted = [m for m in readable if not self._counts(m)]
+        self.newest_first = sorted((m for m in readable if self._counts(m)), key=lambda m: m.age, reverse=True)
+
+    def _counts(self, manifest: Manifest) -> bool:
+        later = [self._starts[fence] for fence in sorted(self._starts) if fence > manifest.fence > 0]
+        return not later or manifest.epoch <= later[0].epoch
+
+    def is_completed(self, manifest: Manifest) -> bool:
+        return manifest.epoch in self._completed
+
+    def problem(self, manifest: Manifest) -> str:
+        return self._state_problem(manifest)
+
+    def lineage(self, manifest: Manifest) -> Iterator[Manifest]:
+        """The manifest, its parent, and so on, as far as they can be had."""
+        one: Manifest | None = manifest
+        while one is not None:
+            yield one
+            one = self._by_hash.get(one.parent_sha256)
+
+    def way(self, manifest: Manifest, sink: str, row: LedgerRow | None) -> list[Manifest] | None:
+        """The manifests to offer to a sink, oldest first, to bring it to `manifest`. None if there is no such way."""
+        if (row is None or row.position is None) and sink in self._written and sink not in manifest.sinks:
+            return None  # it has lost everything: filling it again is one thing, starting all over for its sake another
+        path: list[Manifest] = []
+        written = row is not None and row.position is not None
+        at = row.manifest_sha256 if row is not None else ""
+        for one in self.lineage(manifest):
+            if (written and one.sha256 == at) or (not written and sink not in one.sinks):
+                return path  # a sink that was never written is where the job had not got to know it yet
+            if self._staged_problem(one, sink):
+                return None
+            path.insert(0, one)
+            if one.parent_sha256 == at if written else one.sinks[sink].first:
+                return path  # the parent itself need not be there any more
+        return None
+
+
+def choose(shelf: Shelf, ledgers: Ledgers, replayable: Callable[[Manifest, Position], str]) -> Choice:
+    """`replayable` says why what a sink is ahead by cannot be computed again with the same result; empty if it can."""
+    passed_over = list(shelf.unreadable)
+    for manifest in shelf.newest_first:
+        found = _reach(shelf, manifest, ledgers)
+        problem = found if isinstance(found, str) else shelf.problem(manifest)
+        if not problem and not isinstance(found, str):
+            return Choice(manifest, shelf.is_completed(manifest), found, passed_over=_newer(manifest, passed_over))
+        passed_over.append((manifest.epoch, problem))
+    first: Refused | None = None
+    for manifest in shelf.newest_first:
+        if shelf.is_completed(manifest) and not shelf.problem(manifest):
+            try:
+                return _fall_back(shelf, manifest, ledgers, replayable, _newer(manifest, passed_over))
+            except Refused as refusal:
+                first = first or refusal
+    raise first or none_good(passed_over)
+
+
+def _newer(manifest: Manifest, passed_over: Sequence[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    return tuple((epoch, why) for epoch, why in passed_over if epoch > manifest.epoch and why)
+
+
+def _reach(shelf: Shelf, manifest: Manifest, ledgers: Ledgers) -> tuple[tuple[str, Manifest], ...] | str:
+    """What to offer so that every sink is at `manifest`; or why that cannot be."""
+    offers: list[tuple[str, Manifest]] = []
+    for sink, row in ledgers.items():
+        path = shelf.way(manifest, sink, row)
+        if path is None:
+            return f"sink {sink} is not at it and cannot be brought to it"
+        offers += [(sink, one) for one in path]
+    return tuple(sorted(offers, key=lambda offer: offer[1].age))
+
+
+def _fall_back(
+    shelf: Shelf,
+    at: Manifest,
+    ledgers: Ledgers,
+    replayable: Callable[[Manifest, Position], str],
+    passed_over: tuple[tuple[int, str], ...],
+) -> Choice:
+    offers: list[tuple[str, Manifest]] = []
+    rebases: list[str] = []
+    ahead: list[tuple[str, Position]] = []
+    for sink, row in ledgers.items():
+        path = shelf.way(at, sink, row)
+        if path is not None:
+            offers += [(sink, one) for one in path]
+        elif row is None or row.position is None:
+            raise wrong_ledger(sink, row, f"checkpoint {at.epoch} was written to it")
+        elif not reaches(row.position, at.positions):
+            raise wrong_ledger(sink, row, f"checkpoint {at.epoch} is at {at.positions}, and what lies between is gone")
+        elif same(row.position, at.positions):
+            if why := replayable(at, row.position):
+                raise _diverges(sink, at, row.position, why)
+            rebases.append(sink)
+        else:
+            if why := replayable(at, row.position):
+                raise _diverges(sink, at, row.position, why)
+            ahead.append((sink, row.position))
+    return Choice(at, True, tuple(offers), tuple(rebases), tuple(ahead), passed_over)
+
+
+def _diverges(sink: str, at: Manifest, position: Position, why: str) -> Refused:
+    return Refused(
+        "SW-STATE-DIVERGES",
+        f"the newest checkpoint that can be read is {at.epoch}, but sink {sink} is ahead of it, at {position}; what lies "
+        f"between would be computed again, and could come out differently: {why}",
+        "bring the damaged files back from a copy; or, if what the sink has may differ from the state by that much, start "
+        "with --accept-divergence",
+    )
+
+
+def none_good(problems: Sequence[tuple[int, str]]) -> Refused:
+    told = "; ".join(f"checkpoint {epoch}: {why}" for epoch, why in sorted(problems, reverse=True)[:3])
+    return Refused(
+        "SW-CHECKPOINT-NONE",
+        f"no checkpoint of this job can be used ({told or 'the folder holds none'})",
+        "bring the folder back from a copy; to begin anew, take another --root and empty targets. Nothing was changed",
+    )

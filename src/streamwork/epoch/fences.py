@@ -1,0 +1,284 @@
+"""The fences of a job: who may drive it. Each start takes a number that is larger than all before it.
+
+    fences/F.json        which process took fence F, and when
+    fences/F.alive       a counter that its holder rewrites as long as it lives; at the end it says so
+    fences/F.start.json  the manifest that its holder started from: those of lower fences beyond that epoch count for nothing
+
+A newcomer first makes sure that nobody is at work (`wait`), then takes the next number (`claim`). The wait is a courtesy, so
+that two people do not push each other out; what keeps results right is the number, which every sink knows too.
+
+What `wait` sees of the newest fence, and what it does:
+
+    no fence; or it says that it has ended        go on
+    it says that it is starting again, in this
+    very process                                  go on: it is us
+    its process is certainly gone                 go on
+    its counter moves                             refuse (SW-DRIVER-ALIVE)
+    its counter stands still for the lease        go on
+    a newer fence appears meanwhile               look at that one
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from streamwork.epoch.manifest import to_bytes
+from streamwork.errors import Refused
+from streamwork.world import Clock, Disk, Processes, ProcessId
+
+POLL_SECONDS = 0.1
+FENCE, ALIVE, START = ".json", ".alive", ".start.json"
+NOBODY = ProcessId("unknown", 0, 0.0)
+"""Stands for the process of a fence whose file cannot be read. It is on no host, so nobody takes it for gone."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """One start of a driver."""
+
+    fence: int
+    process: ProcessId
+    started: float
+    lease: float = 0.0  # it beats often enough for whoever watches that long
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What a driver started from."""
+
+    fence: int
+    epoch: int
+    sha256: str
+
+
+class Phase(Enum):
+    """What a holder says of itself.  RUNNING -> ENDED,  RUNNING -> ENDED -> RESTARTING -> ENDED"""
+
+    RUNNING = "running"
+    RESTARTING = "restarting"  # its driver has failed; its supervisor waits, and will take a new fence
+    ENDED = "ended"
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """A sign of life."""
+
+    count: int
+    phase: Phase
+
+
+class Life(Enum):
+    """Whether a holder is alive, as far as that can be told."""
+
+    RUNNING = "running"
+    GONE = "gone"
+    ENDED = "ended"
+    UNKNOWN = "unknown"  # on another host, and not seen to move
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a job, for people."""
+
+    fence: int
+    process: ProcessId
+    since: float
+    life: Life
+    restarting: bool = False
+
+
+class Fences:
+    """The fences in a job's folder, and the one that is mine once I have claimed it."""
+
+    def __init__(self, disk: Disk, folder: Path, clock: Clock, processes: Processes) -> None:
+        """`folder` is that of the job."""
+        self.mine: Fence | None = None
+        self.tell: Callable[[str], None] | None = None  # told, in a line for people, what `wait` is waiting for
+        self._disk = disk
+        self._folder = folder / "fences"
+        self._clock = clock
+        self._processes = processes
+        self._beats = Beat(0, Phase.ENDED)
+        self._lock = threading.Lock()  # beats come from a thread of their own
+
+    def highest(self) -> int:
+        """The largest number that was ever taken, as far as any file tells."""
+        return max(self._numbers(FENCE) | self._numbers(ALIVE) | self._numbers(START), default=0)
+
+    def newest(self) -> Fence | None:
+        number = max(self._numbers(FENCE), default=None)
+        return None if number is None else self._read_fence(number)
+
+    # ---- taking the job over --------------------------------------------------------------------------------------
+
+    def wait(self, lease: float, take_over: bool = False) -> None:
+        """Return when nobody seems to be at work. Raises SW-DRIVER-ALIVE if somebody is. Writes nothing."""
+        told: set[int] = set()
+        while not take_over and (holder := self.newest()) is not None and self._may_live(holder):
+            patience = max(lease, holder.lease)  # a holder with a longer lease beats less often
+            if self.tell is not None and holder.fence not in told:
+                told.add(holder.fence)
+                self.tell(f"{holder.process} holds this job; watching for {patience:g} s whether it is alive")
+            moved = self._moves(holder, patience)
+            if moved is None:
+                continue  # things have changed: look again
+            if moved:
+                raise _alive(holder)
+            return
+
+    def _may_live(self, holder: Fence) -> bool:
+        phase = self._read_beat(holder.fence).phase
+        own = phase is Phase.RESTARTING and holder.process == self._processes.me()
+        return not (phase is Phase.ENDED or own or self._processes.gone(holder.process))
+
+    def _moves(self, holder: Fence, patience: float) -> bool | None:
+        """Watch so long: does its counter move? None if it ended meanwhile, or is no longer the newest."""
+        first, until = self._read_beat(holder.fence), self._clock.monotonic() + patience
+        while (left := until - self._clock.monotonic()) > 0:
+            self._clock.sleep(min(left, POLL_SECONDS, patience / 10))
+            if max(self._numbers(FENCE), default=0) > holder.fence or not self._may_live(holder):
+                return None
+            if self._read_beat(holder.fence).count > first.count:
+                return True
+        return False
+
+    def claim(self, floor: int = 0, lease: float = 0.0) -> Fence:
+        """Create the next fence, exclusively; above `floor`, which some sink has seen. `lease` tells others how long to watch."""
+        self._disk.make_folder(self._folder)
+        number = max(self.highest(), floor) + 1
+        while True:
+            fence = Fence(number, self._processes.me(), self._clock.now(), lease)
+            try:
+                self._disk.create(self._path(number, FENCE), to_bytes(fence))
+            except FileExistsError:
+                number += 1
+                continue
+            break
+        self.mine = fence
+        self._mark(Phase.RUNNING)
+        return fence
+
+    # ---- holding it -----------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Show that I am alive. Nothing before `claim`, nor after `end`."""
+        if self._beats.phase is not Phase.ENDED:
+            self._mark(self._beats.phase, unless=Phase.ENDED)
+
+    def rest(self) -> None:
+        """After the end of a failed driver: say that its process will start again, and may beat on until then."""
+        self._mark(Phase.RESTARTING)
+
+    def end(self) -> None:
+        """Say that I have ended, so that nobody needs to wait."""
+        self._mark(Phase.ENDED)
+
+    def _mark(self, phase: Phase, unless: Phase | None = None) -> None:
+        with self._lock:
+            if self.mine is None or self._beats.phase is unless:
+                return
+            beats = Beat(self._beats.count + 1, phase)
+            self._beats = beats  # also if writing fails: a beat that comes too late must not undo the end
+            self._disk.replace(self._path(self.mine.fence, ALIVE), msgspec.json.encode(beats) + b"\n")
+
+    def check(self, mine: int) -> None:
+        """Refuse if another driver has come after me."""
+        highest = self.highest()
+        if highest > mine:
+            by = self._read_fence(highest).process
+            who = "another driver" if by == NOBODY else str(by)
+            raise Refused(
+                "SW-DRIVER-FENCED",
+                f"{who} has taken this job over: it holds fence {highest}, this driver fence {mine}",
+                "let only one driver run this job; nothing was lost, the other one goes on from the last checkpoint",
+            )
+
+    def holder(self, watch: float = 0.0) -> Holder | None:
+        """Who holds the job. A holder elsewhere is watched for up to `watch` seconds."""
+        fence = self.newest()
+        if fence is None:
+            return None
+        phase = self._read_beat(fence.fence).phase
+        if phase is Phase.ENDED:
+            life = Life.ENDED
+        elif self._processes.gone(fence.process):
+            life = Life.GONE
+        elif fence.process.host == self._processes.me().host or (watch > 0 and self._moves(fence, watch)):
+            life = Life.RUNNING
+        else:
+            life = Life.UNKNOWN
+        return Holder(fence.fence, fence.process, fence.started, life, phase is Phase.RESTARTING)
+
+    # ---- what each start began with -------------------------------------------------------------------------------
+
+    def write_start(self, epoch: int, sha256: str) -> None:
+        """Recovery is finished: from here on, manifests of lower fences beyond `epoch` count for nothing."""
+        assert self.mine is not None, "claim comes first"
+        self._disk.create(self._path(self.mine.fence, START), to_bytes(Start(self.mine.fence, epoch, sha256)))
+
+    def starts(self) -> dict[int, Start]:
+        """Fence -> what it started from. One that cannot be read is refused: guessing could bring dead manifests back."""
+        found = {}
+        for number in sorted(self._numbers(START)):
+            path = self._path(number, START)
+            try:
+                start = msgspec.json.decode(self._disk.read(path), type=Start)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise _damaged(path, f"cannot be read ({error})") from None
+            if start.fence != number:
+                raise _damaged(path, f"is that of fence {start.fence}")
+            found[number] = start
+        return found
+
+    def forget(self, below: int) -> None:
+        """Remove the files of fences below a number, except those of the newest."""
+        newest = self.highest()
+        for suffix in (ALIVE, START, FENCE):
+            for number in self._numbers(suffix):
+                if number < below and number != newest:
+                    self._disk.remove(self._path(number, suffix))
+
+    # ---- files ----------------------------------------------------------------------------------------------------
+
+    def _read_fence(self, number: int) -> Fence:
+        try:
+            return msgspec.json.decode(self._disk.read(self._path(number, FENCE)), type=Fence)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return Fence(number, NOBODY, 0.0)
+
+    def _read_beat(self, number: int) -> Beat:
+        """What cannot be read is one that does not move."""
+        try:
+            return msgspec.json.decode(self._disk.read(self._path(number, ALIVE)), type=Beat)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return Beat(0, Phase.RUNNING)
+
+    def _numbers(self, suffix: str) -> set[int]:
+        names = (name.partition(".") for name in self._disk.names(self._folder))
+        return {int(stem) for stem, dot, rest in names if dot + rest == suffix and stem.isdigit()}
+
+    def _path(self, number: int, suffix: str) -> Path:
+        return self._folder / f"{number}{suffix}"
+
+
+def moment(seconds: float) -> str:
+    """A time of day and its date, for people everywhere."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _alive(holder: Fence) -> Refused:
+    return Refused(
+        "SW-DRIVER-ALIVE",
+        f"{holder.process} runs this job since {moment(holder.started)} (fence {holder.fence}), and is alive",
+        "stop it with `streamwork stop JOB`; or, if it must not be waited for, start with --take-over: it will then stop by itself",
+    )
+
+
+def _damaged(path: Path, what: str) -> Refused:
+    return Refused(
+        "SW-FENCE-DAMAGED",
+        f"{path} {what}",
+        "bring the file back from a copy; if there is none and no other driver ran after that one, remove it",
+    )

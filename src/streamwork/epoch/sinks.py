@@ -1,0 +1,126 @@
+"""The sinks of a job as a driver sees them: registered, asked for their ledgers, offered manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from streamwork.components import LedgerEntry, LedgerRow, Observer, Sink
+from streamwork.components.sink import RowsRejected
+from streamwork.engine.staging import read_staged
+from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.rejected import keep_dead_letters, sift
+from streamwork.epoch.store import Store
+from streamwork.errors import JobFailed
+from streamwork.job import Graph, Node
+
+
+class Sinks:
+    def __init__(self, graph: Graph, store: Store) -> None:
+        self._graph = graph
+        self._store = store
+        self._nodes: Mapping[str, Node] = {n.id: n for n in graph.sinks if isinstance(n.component, Sink)}
+        self._sinks: Mapping[str, Sink[Any]] = {name: node.component for name, node in self._nodes.items()}
+        self._observers = {n.id: n.component for n in graph.sinks if isinstance(n.component, Observer)}
+        self._uid = ""
+        self._fence = 0
+        self.dead_letters = 0
+        """Rows that sinks have refused for good in this life of the job, and that were set aside or dropped."""
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self._sinks)
+
+    def open(self) -> None:
+        for name, node in self._nodes.items():
+            assert node.takes is not None
+            self._sinks[name].open(node.takes)
+
+    def ledgers(self, uid: str) -> dict[str, LedgerRow | None]:
+        return {name: sink.ledger(uid, name) for name, sink in self._sinks.items()}
+
+    def register(self, uid: str, fence: int, tell: Callable[[str], None]) -> None:
+        """Write the fence into every sink: from here on no older driver gets anything in."""
+        self._uid, self._fence = uid, fence
+        for name, sink in self._sinks.items():
+            sink.register(uid, name, fence)
+            tell(name)
+
+    def offer(self, name: str, manifest: Manifest, parent: Manifest | None, deterministic: bool) -> None:
+        """Offer what a manifest staged for one sink; the ledger decides (`epoch.commit`).
+
+        Without its parent, which may be gone, the sink must be where the parent left it: its row names it.
+        """
+        sink = self._sinks[name]
+        if parent is None:
+            row = sink.ledger(self._uid, name)
+            start = row.position if row is not None and row.position is not None else {}
+        else:
+            start = parent.positions
+        entry = LedgerEntry(
+            uid=self._uid,
+            sink=name,
+            fence=self._fence,
+            epoch=manifest.epoch,
+            start=start,
+            end=manifest.positions,
+            parent_sha256=manifest.parent_sha256,
+            manifest_sha256=manifest.sha256,
+            deterministic=deterministic,
+            first=manifest.sinks[name].first,
+        )
+        try:
+            sink.commit(entry, self.staged(manifest, name))
+        except RowsRejected as rejected:
+            sink.commit(entry, iter(self._without_rejected(name, manifest, rejected)))
+
+    def rebase(self, name: str, manifest: Manifest) -> None:
+        """The sink has every row up to this manifest, from one that cannot be used: let its row name this one."""
+        at = manifest.positions
+        self._sinks[name].commit(
+            LedgerEntry(
+                uid=self._uid,
+                sink=name,
+                fence=self._fence,
+                epoch=manifest.epoch,
+                start=at,
+                end=at,
+                parent_sha256=manifest.parent_sha256,
+                manifest_sha256=manifest.sha256,
+                deterministic=True,
+                first=False,
+            ),
+            iter(()),
+        )
+
+    def observe(self, manifest: Manifest) -> None:
+        for name, observer in self._observers.items():
+            for batch in self.staged(manifest, name):
+                observer.observe(name, batch)
+
+    def staged(self, manifest: Manifest, name: str) -> Iterator[pa.RecordBatch]:
+        for ref in manifest.sinks[name].staged.values():
+            yield from read_staged(self._store.disk, self._store.folder, ref)
+
+    def close(self) -> None:
+        for sink in self._sinks.values():
+            sink.close()
+
+    def _without_rejected(self, name: str, manifest: Manifest, rejected: RowsRejected) -> list[pa.RecordBatch]:
+        """Set the rows aside that are to blame, if the sink's `on_error` allows it."""
+        on_error = self._nodes[name].on_error
+        accepted, refused = sift(list(self.staged(manifest, name)), self._sinks[name].rejects)
+        if on_error == "fail" or not refused:
+            row = f"row {refused[0][0]}" if refused else "a row that could not be told from the others"
+            raise JobFailed(
+                "SW-SINK-REJECTED",
+                f"sink {name} refuses {row} of checkpoint {manifest.epoch} for good: {rejected}",
+                'change the target so that it takes the row; or give the sink on_error="dead-letter" (kept in dead-letters/) or '
+                '"drop", and start again: the checkpoint goes on from here, without that row',
+            ) from rejected
+        self.dead_letters += len(refused)
+        if on_error == "dead-letter":
+            keep_dead_letters(self._store.disk, self._store.folder, name, manifest.epoch, refused)
+        return accepted

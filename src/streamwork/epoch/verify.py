@@ -1,0 +1,75 @@
+"""Are the files that a manifest names whole? Each is compared with the hash that the manifest recorded. Looks only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamwork.engine.staging import check_staged
+from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.store import Store
+from streamwork.errors import Refused
+from streamwork.state import Chain, FileRef, StateFiles, ways
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that is not what its manifest recorded."""
+
+    path: str
+    what: str
+
+
+class Verifier:
+    """Looks at each file at most once, since manifests share most of their files."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._files = StateFiles(store.disk, store.folder)
+        self._known: dict[str, str] = {}  # path -> what is wrong with it; empty where nothing is
+
+    def sound_chain(self, chain: Chain) -> Chain | None:
+        """The part of a chain to go on with: all of it, or the first way to read it whose files are whole. None: no way."""
+        if not any(self._state(ref) for ref in chain):
+            return chain
+        return next((way for way in ways(chain) if not any(self._state(ref) for ref in way)), None)
+
+    def state_problem(self, manifest: Manifest) -> str:
+        """Why the state of a manifest cannot be read; empty if it can."""
+        for instances in manifest.components.values():
+            for chain in instances.values():
+                if self.sound_chain(chain) is None:
+                    return next(what for what in map(self._state, chain) if what)
+        return ""
+
+    def staged_problem(self, manifest: Manifest, sink: str) -> str:
+        """Why a sink cannot be given what a manifest staged for it; empty if it can."""
+        if sink not in manifest.sinks:
+            return f"checkpoint {manifest.epoch} was made without sink {sink}"
+        return next((what for what in map(self._staged, manifest.sinks[sink].staged.values()) if what), "")
+
+    def problems(self, manifest: Manifest) -> list[Problem]:
+        """Everything that is wrong with the files of a manifest."""
+        state = [ref for instances in manifest.components.values() for chain in instances.values() for ref in chain]
+        staged = [ref for part in manifest.sinks.values() for ref in part.staged.values()]
+        looked = [(ref.path, self._state(ref)) for ref in state] + [(ref.path, self._staged(ref)) for ref in staged]
+        return [Problem(path, what) for path, what in looked if what]
+
+    def _state(self, ref: FileRef) -> str:
+        return self._look(ref, self._files.check)
+
+    def _staged(self, ref: FileRef) -> str:
+        return self._look(ref, lambda ref: check_staged(self._store.disk, self._store.folder, ref))
+
+    def _look(self, ref: FileRef, check: Callable[[FileRef], object]) -> str:
+        if ref.path not in self._known:
+            try:
+                check(ref)
+                self._known[ref.path] = ""
+            except Refused as damaged:
+                self._known[ref.path] = damaged.cause
+        return self._known[ref.path]
+
+
+def problems(store: Store, manifest: Manifest) -> list[Problem]:
+    return Verifier(store).problems(manifest)

@@ -1,0 +1,96 @@
+"""Starting a job again after it failed, by the job's `Backoff`.
+
+A failure of the job or of its surroundings (exit code 1) is worth another try from the last checkpoint. Wrong use and refusals
+are not: they wait for a person. Nor is an event that fails again the same way right after a restart: it will do so for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from streamwork.errors import JobFailed, StreamworkError
+from streamwork.job import Backoff
+from streamwork.world import Clock
+
+POISON = {
+    "SW-OPERATOR-COPY",
+    "SW-OPERATOR-FAILED",
+    "SW-SOURCE-BAD-EVENT",
+    "SW-SOURCE-HEADER",
+    "SW-SOURCE-SCHEMA",
+    "SW-TYPE-EVENT",
+    "SW-TYPE-VALUE",
+}
+"""What code does with data: where nothing changes, it happens again."""
+
+
+class Supervised(Protocol):
+    """Something that runs, and can be run again after it failed."""
+
+    @property
+    def progress(self) -> int:
+        """Grows with each completed checkpoint."""
+
+    @property
+    def stopping(self) -> bool:
+        """True if somebody has asked for the end."""
+
+    def live(self) -> None:
+        """Run until the end. Raises what went wrong."""
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until somebody asks for the end."""
+
+    def tell(self, line: str) -> None: ...
+
+
+def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
+    """Let it live until it ends well, starting it again where that may help. Returns how often that was."""
+    restarts: list[float] = []
+    last: tuple[str, str] | None = None
+    while True:
+        before = job.progress
+        failure: StreamworkError
+        try:
+            job.live()
+            return len(restarts)
+        except OSError as error:
+            failure = _io_failed(error)
+        except StreamworkError as error:
+            failure = error
+        if failure.exit_code != JobFailed.exit_code or policy is None or job.stopping:
+            raise failure
+        fault = failure.code, _without_numbers(failure.cause)
+        if fault == last and job.progress == before and failure.code in POISON:
+            raise _with(failure, "it came again right after a restart, so restarts do not help") from failure
+        recent = policy.recent(restarts, clock.monotonic())
+        delay = policy.delay(restarts, clock.monotonic())
+        if delay is None:
+            raise _with(failure, f"given up after {recent} restarts within {policy.within}") from failure
+        job.tell(f"failed: {failure.code} {failure.cause}")
+        job.tell(f"restart {recent + 1} of {policy.max_restarts} in {delay:.1f} s")
+        job.pause(delay)
+        if job.stopping:
+            raise failure
+        restarts.append(clock.monotonic())
+        last = fault
+
+
+def _io_failed(error: OSError) -> JobFailed:
+    failure = JobFailed(
+        "SW-IO-FAILED",
+        str(error),
+        "make room, or bring the file or folder back, and start again; --root chooses another folder",
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _without_numbers(cause: str) -> str:
+    """Each try has an epoch number of its own; what it fails at is the same."""
+    return re.sub(r"\b(epoch|checkpoint) \d+", r"\1", cause)
+
+
+def _with(failure: StreamworkError, remark: str) -> StreamworkError:
+    return type(failure)(failure.code, f"{failure.cause}; {remark}", failure.action)

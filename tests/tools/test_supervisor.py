@@ -1,0 +1,262 @@
+"""Starting again after a failure: the rules alone, and then a whole run with failures in its data."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sample import Payment, Summing, expected_journal, payments
+from streamwork import Backoff, Job, JobFailed, ListSource, Operator, Refused, SqliteSink, WrongUse
+from streamwork.epoch import Step
+from streamwork.testing.clock import VirtualClock
+from streamwork.tools.runner import Mode, Options, Outcome, run
+from streamwork.tools.supervisor import supervise
+
+BAD = JobFailed("SW-OPERATOR-FAILED", "sums raised ValueError while applying Payment('a') (epoch 3)", "mend it")
+WEATHER = JobFailed("SW-SINK-FAILED", "the database is away", "bring it back")
+
+
+class Patient:
+    """Something that fails as it is told to; None: it ends well. A number: it completes so many checkpoints first."""
+
+    def __init__(self, *fates: Exception | int | None) -> None:
+        self.fates = list(fates)
+        self.progress = 0
+        self.stopping = False
+        self.stop_in_pause = False
+        self.paused: list[float] = []
+        self.told: list[str] = []
+        self.clock = VirtualClock()
+
+    def live(self) -> None:
+        while isinstance(fate := self.fates.pop(0), int):
+            self.progress += fate
+        if fate is not None:
+            raise fate
+
+    def pause(self, seconds: float) -> None:
+        self.paused.append(seconds)
+        self.clock.sleep(seconds)
+        self.stopping = self.stop_in_pause
+
+    def tell(self, line: str) -> None:
+        self.told.append(line)
+
+    def supervised(self, policy: Backoff | None) -> int:
+        return supervise(self, policy, self.clock)
+
+
+def test_a_run_that_ends_well_is_not_repeated() -> None:
+    assert Patient(None).supervised(Backoff()) == 0
+
+
+def test_failures_are_told_and_waited_out_ever_longer() -> None:
+    patient = Patient(WEATHER, OSError(28, "No space left on device"), WEATHER, None)
+    assert patient.supervised(Backoff()) == 3
+    assert patient.paused == [1.0, 2.0, 4.0]
+    assert patient.told[:4] == [
+        "failed: SW-SINK-FAILED the database is away",
+        "restart 1 of 5 in 1.0 s",
+        "failed: SW-IO-FAILED [Errno 28] No space left on device",
+        "restart 2 of 5 in 2.0 s",
+    ]
+
+
+def test_it_gives_up_and_says_so() -> None:
+    patient = Patient(*[WEATHER] * 10)
+    with pytest.raises(JobFailed, match="SW-SINK-FAILED: the database is away; given up after 2 restarts within 10min"):
+        patient.supervised(Backoff(max_restarts=2))
+    assert len(patient.paused) == 2
+
+
+@pytest.mark.parametrize("error", [Refused("SW-X", "c", "a"), WrongUse("SW-X", "c", "a"), ZeroDivisionError()])
+def test_what_waits_for_a_person_is_not_tried_again(error: Exception) -> None:
+    patient = Patient(error, None)
+    with pytest.raises(type(error)):
+        patient.supervised(Backoff())
+    assert patient.paused == []
+
+
+def test_without_a_policy_a_failure_is_the_end() -> None:
+    for error, kind in ((WEATHER, "SW-SINK-FAILED"), (OSError("gone"), "SW-IO-FAILED")):
+        patient = Patient(error, None)
+        with pytest.raises(JobFailed, match=kind):
+            patient.supervised(None)
+        assert patient.paused == []
+
+
+def again(epoch: int) -> JobFailed:
+    return JobFailed(BAD.code, BAD.cause.replace("epoch 3", f"epoch {epoch}"), BAD.action)
+
+
+def test_an_event_that_fails_again_right_away_is_not_tried_for_ever() -> None:
+    """Each try has an epoch number of its own: the causes differ in it, and are the same all the same."""
+    patient = Patient(BAD, again(4), None)
+    with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED.*epoch 4.*right after a restart, so restarts do not help"):
+        patient.supervised(Backoff())
+    assert len(patient.paused) == 1
+
+
+@pytest.mark.parametrize(
+    "fates",
+    [
+        pytest.param((BAD, 1, again(5), None), id="a checkpoint was completed in between"),
+        pytest.param((BAD, JobFailed(BAD.code, "another event (epoch 4)", ""), None), id="another event"),
+        pytest.param((BAD, WEATHER, again(5), None), id="something else came in between"),
+        pytest.param((WEATHER, WEATHER, None), id="what may pass by itself"),
+    ],
+)
+def test_what_is_not_the_same_event_again_is_tried_again(fates: tuple[Any, ...]) -> None:
+    assert Patient(*fates).supervised(Backoff()) == len([fate for fate in fates if isinstance(fate, Exception)])
+
+
+def test_who_asks_for_the_end_while_it_waits_gets_the_failure() -> None:
+    patient = Patient(WEATHER, None)
+    patient.stop_in_pause = True
+    with pytest.raises(JobFailed, match="SW-SINK-FAILED"):
+        patient.supervised(Backoff())
+    assert patient.fates == [None], "it was not started again"
+
+
+def test_a_failure_after_somebody_asked_for_the_end_is_the_end() -> None:
+    patient = Patient(WEATHER, None)
+    patient.stopping = True
+    with pytest.raises(JobFailed, match="SW-SINK-FAILED"):
+        patient.supervised(Backoff())
+    assert patient.told == []
+
+
+# ---- whole runs ---------------------------------------------------------------------------------------------------
+
+QUICK = Backoff(first="10ms", most="20ms")
+
+
+class Notes:
+    """A watcher that keeps what people are told, and does something at steps."""
+
+    def __init__(self, at_step: Callable[[Step, int], None] = lambda step, epoch: None) -> None:
+        self.lines: list[str] = []
+        self.starts: list[int] = []
+        self._at_step = at_step
+
+    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
+        self._at_step(step, epoch)
+
+    def on_started(self, job: str, started: Any) -> None:
+        self.starts.append(started.resumed_at)
+
+    def on_note(self, line: str) -> None:
+        self.lines.append(line)
+
+    def on_starting(self, *_: Any) -> None: ...
+    def on_end(self, *_: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+class Moody(Operator[Payment, Payment]):
+    """Raises at amount 13 while there is a certain file, and removes it: it passes by itself."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def apply(self, event: Payment, collector: Any) -> None:
+        if event.amount == 13 and self.file.exists():
+            self.file.unlink()
+            raise ConnectionError("nobody there")
+        collector.emit(event)
+
+
+def go(events: list[Payment], folder: Path, mode: str, notes: Notes, restart: Backoff | None = QUICK) -> Outcome:
+    job = Job("moody", checkpoint_every=0, restart=restart)
+    stream = job.source(ListSource(events, Payment, max_events=10), id="payments").apply(Moody(folder / "mood"))
+    stream.apply(Summing(), key="card", id="sums").sink(SqliteSink(folder / "out.db", "journal"), id="journal")
+    return run(job, Options(mode=Mode(mode), root=folder / "root", until_caught_up=True), notes)
+
+
+def journal(folder: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / "out.db")) as db:
+        return db.execute("SELECT card, number, total FROM journal ORDER BY rowid").fetchall()
+
+
+def test_a_run_goes_on_by_itself_from_the_last_checkpoint(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "mood").touch()
+    notes = Notes()
+    outcome = go(payments(40), tmp_path, mode, notes)
+    assert journal(tmp_path) == expected_journal(payments(40))
+    assert (outcome.restarts, outcome.started, outcome.fence, outcome.events) == (1, "new", 2, 40)
+    assert notes.starts == [0, 1]
+    assert "SW-OPERATOR-FAILED" in notes.lines[0] and "nobody there" in notes.lines[0]
+    assert notes.lines[1] == "restart 1 of 5 in 0.0 s"
+
+
+def test_a_poison_event_ends_the_run_after_one_try_more(tmp_path: Path, mode: str) -> None:
+    bad = Payment("card-5", -1)
+    notes = Notes()
+    with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED.*restarts do not help") as caught:
+        go([*payments(25), bad], tmp_path, mode, notes)
+    for words in ("sums", repr(bad), "epoch"):
+        assert words in caught.value.cause
+    assert notes.starts == [0, 2]
+    assert journal(tmp_path) == expected_journal(payments(20))
+
+
+def test_without_restarts_the_same_run_fails(tmp_path: Path) -> None:
+    """The negative control."""
+    (tmp_path / "mood").touch()
+    notes = Notes()
+    with pytest.raises(JobFailed, match="nobody there"):
+        go(payments(40), tmp_path, "local", notes, restart=None)
+    assert notes.starts == [0]
+
+
+def test_a_disk_that_fails_in_the_middle_is_tried_again(tmp_path: Path) -> None:
+    left = [True]
+
+    def fail(step: Step, epoch: int) -> None:
+        if step is Step.PREPARE and epoch == 2 and left:
+            left.pop()
+            raise OSError(5, "Input/output error")
+
+    notes = Notes(fail)
+    outcome = go(payments(40), tmp_path, "local", notes)
+    assert outcome.restarts == 1
+    assert notes.lines[0] == "failed: SW-IO-FAILED [Errno 5] Input/output error"
+    assert journal(tmp_path) == expected_journal(payments(40)), "checkpoint 2 was prepared: it was rolled forward"
+
+
+def test_a_refusal_is_not_tried_again(tmp_path: Path) -> None:
+    go(payments(10), tmp_path, "local", Notes())
+    job = Job("moody", restart=QUICK)
+    job.source(ListSource(payments(10)), id="renamed")
+    notes = Notes()
+    with pytest.raises(Refused, match="SW-SOURCE-ORPHAN"):
+        run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), notes)
+    assert notes.lines == []
+
+
+def test_who_came_while_it_waited_is_not_pushed_out(tmp_path: Path) -> None:
+    """Between two lives the job is still ours: a newcomer is refused. One that takes over wins, and ours ends."""
+    (tmp_path / "mood").touch()
+
+    class Overtaken(Notes):
+        def on_note(self, line: str) -> None:
+            super().on_note(line)
+            if line.startswith("restart"):
+                from streamwork.epoch.fences import Fences
+                from streamwork.world import ProcessId, RealClock, RealDisk, RealProcesses
+
+                class Other(RealProcesses):
+                    def me(self) -> ProcessId:
+                        return ProcessId("elsewhere", 7, 0.0)
+
+                Fences(RealDisk(), tmp_path / "root" / "moody", RealClock(), Other()).claim()
+
+    notes = Overtaken()
+    with pytest.raises(Refused, match="SW-DRIVER-FENCED: process 7 on elsewhere"):
+        go(payments(40), tmp_path, "local", notes, restart=Backoff(first="1s"))
+    assert notes.starts == [0]
