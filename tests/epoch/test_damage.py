@@ -269,9 +269,7 @@ def test_a_staged_output_goes_bad_between_two_commits(folder: Path, sinks: tuple
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("sinks", [SINKS["append"], SINKS["log"], SINKS["append + log"]], ids=" + ".join)
-def test_a_staged_output_goes_bad_under_the_eyes_of_the_driver(
-    folder: Path, sinks: tuple[str, ...], how: str
-) -> None:
+def test_a_staged_output_goes_bad_under_the_eyes_of_the_driver(folder: Path, sinks: tuple[str, ...], how: str) -> None:
     world = World(folder, sinks)
 
     def on_line(line: str) -> None:

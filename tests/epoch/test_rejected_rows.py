@@ -22,7 +22,6 @@ from epoch.matrix import (
     EVENTS,
     MORE,
     POINTS,
-    SINKS,
     SLICE,
     Fault,
     Point,
@@ -224,7 +223,7 @@ def test_a_keyed_table_shows_the_last_row_that_it_takes(folder: Path) -> None:
     world.live(EVENTS, Fault("told prepare *", 5, dead=True))
     world.live(MORE).survived()
     rows = fold(MORE)[0]
-    assert dict((row[0], row) for row in world.rows("latest")) == {row[0]: row for row in rows if not refused(row)}
+    assert {row[0]: row for row in world.rows("latest")} == {row[0]: row for row in rows if not refused(row)}
     assert set(letters(world, "latest")) <= {row for row in rows if refused(row)}
     check_ledgers(world)
 

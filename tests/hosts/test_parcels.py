@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from contract_jobs import Numbering, Reading, Silence, Splitting
@@ -24,6 +25,7 @@ from streamwork.engine.outlet import Outlet
 from streamwork.engine.parcel import Wire
 from streamwork.epoch.agreement import disagreement
 from streamwork.job import Input, Layout
+from streamwork.state import FileRef
 from streamwork.world import RealDisk
 
 NONE = SqliteSink("never-opened.db", "t")
@@ -103,23 +105,39 @@ def test_without_the_attempts_a_mixture_would_look_complete(tmp_path: Path) -> N
     assert disagreement(layout, [*answer(again).reports, *early.reports, *late.reports]) == ""
 
 
+def test_a_worker_keeps_the_state_of_every_chain_and_instance_it_has_computed(tmp_path: Path) -> None:
+    """Their files are gone, and nobody misses them; another process does."""
+    layout, worker = two_chains(), Worker(RealDisk())
+    states: dict[tuple[int, int], Any] = {}
+    told: dict[tuple[str, int], Any] = {}
+    for epoch in (1, 2):
+        upstream: list[Parcel] = []
+        for chain, instance in [(0, 0), (1, 0), (1, 1)]:
+            wanted = work(layout, tmp_path, chain, instance)
+            wanted = msgspec.structs.replace(wanted, epoch=epoch, states=states.get((chain, instance), {}))
+            parcels = sent(worker, layout, wanted, upstream)
+            upstream = upstream or parcels
+            reports = answer(parcels).reports
+            states[chain, instance] = {report.component: report.state for report in reports if report.state}
+            told.update({(report.component, report.instance): report.counters for report in reports})
+        for file in tmp_path.glob("state/**/*.parquet"):
+            file.unlink()
+    assert told["numbered", 0]["processed"] == 30
+    assert told["counts", 0]["keys"] + told["counts", 1]["keys"] == 5
+    lost = msgspec.structs.replace(work(layout, tmp_path, 1, 0), epoch=3, states=states[1, 0])
+    failure = answer(sent(Worker(RealDisk()), layout, lost, [p for p in upstream if p.head.to == DOWN])).failure
+    assert failure is not None and failure.code == "SW-STATE-DAMAGED"
+
+
 def test_whoever_is_behind_a_failure_stays_silent(tmp_path: Path) -> None:
     layout, worker = two_chains(), Worker(RealDisk())
-    broken = Work(0, "uid", str(tmp_path), 256, 1, 1, {"in": {"0": (0, 30)}}, {"numbered": (LOST,)}, chain=0)
+    lost = FileRef("state/numbered/0/000000000001-1-x.delta.parquet", "0" * 64, 1, 1)
+    broken = Work(0, "uid", str(tmp_path), 256, 1, 1, {"in": {"0": (0, 30)}}, {"numbered": (lost,)}, chain=0)
     first = sent(worker, layout, broken)
     failure = answer(first).failure
     assert failure is not None and "SW-STATE-DAMAGED" in failure.code
     assert [parcel.head.kind for parcel in first] == [Kind.FAILED, Kind.FAILED, Kind.REPORT]
     assert sent(worker, layout, work(layout, tmp_path, 1, 1), first) == []
-
-
-def _lost() -> Any:
-    from streamwork.state import FileRef
-
-    return FileRef("state/numbered/0/000000000001-1-x.delta.parquet", "0" * 64, 1, 1)
-
-
-LOST = _lost()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import msgspec
 
-from streamwork.epoch.manifest import to_bytes
+from streamwork.epoch.manifest import to_bytes, whole
 from streamwork.errors import Refused
 from streamwork.world import Clock, Disk, Processes, ProcessId
 
@@ -53,6 +53,7 @@ class Start(msgspec.Struct, frozen=True):
     fence: int
     epoch: int
     sha256: str
+    seal: str = ""
 
 
 class Phase(Enum):
@@ -223,10 +224,13 @@ class Fences:
         found = {}
         for number in sorted(self._numbers(START)):
             path = self._path(number, START)
+            data = self._disk.read(path)
             try:
-                start = msgspec.json.decode(self._disk.read(path), type=Start)
+                start = msgspec.json.decode(data, type=Start)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise _damaged(path, f"cannot be read ({error})") from None
+            if not whole(start, data):
+                raise _damaged(path, "was changed: its content does not fit its seal")
             if start.fence != number:
                 raise _damaged(path, f"is that of fence {start.fence}")
             found[number] = start

@@ -77,6 +77,7 @@ class Outcome(msgspec.Struct, frozen=True):
     dropped: int
     seconds: float
     restarts: int = 0
+    dead_letters: int = 0
 
 
 class Watcher(Protocol):
@@ -101,7 +102,7 @@ class Tally:
     """Counts what a run did, and tells a watcher."""
 
     def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
-        self.checkpoints = self.events = self.dropped = 0
+        self.checkpoints = self.events = self.dropped = self.dead_letters = 0
         self._sources = sources
         self._watcher = watcher
 
@@ -142,6 +143,7 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
         dropped=lives.tally.dropped,
         seconds=round(clock.monotonic() - began, 3),
         restarts=restarts,
+        dead_letters=lives.tally.dead_letters,
     )
     if watcher is not None:
         watcher.on_end(outcome)
@@ -211,11 +213,13 @@ class Lives:
                 self._epochs(driver)
         except BaseException as error:
             self._fences = driver.fences if driver.fences.mine is not None else self._fences
+            self.tally.dead_letters += driver.dead_letters
             with contextlib.suppress(Exception):  # what it had to say is on its way up already
                 _close(driver, host)
             if self._options.mode is Mode.MICROBATCH and (gone := spark_gone(error)) is not None:
                 raise gone from error
             raise
+        self.tally.dead_letters += driver.dead_letters
         _close(driver, host)
 
     def _epochs(self, driver: Driver) -> None:

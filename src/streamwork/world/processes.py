@@ -77,7 +77,9 @@ def _started(pid: int) -> float | None:
     stat = Path(f"/proc/{pid}/stat")
     try:
         if stat.exists():
-            fields = stat.read_bytes().rpartition(b")")[2].split()  # what comes before is its name: it may hold anything
+            fields = (
+                stat.read_bytes().rpartition(b")")[2].split()
+            )  # what comes before is its name: it may hold anything
             return int(fields[19]) / os.sysconf("SC_CLK_TCK")
         return psutil.Process(pid).create_time()
     except (OSError, psutil.Error, IndexError, ValueError):
