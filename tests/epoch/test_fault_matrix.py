@@ -87,13 +87,14 @@ every_sink = pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
 # ---- crashes in an epoch --------------------------------------------------------------------------------------------
 
 
-def crash_and_go_on(world: World, fault: Fault, check: Check = check) -> Outcome:
+def crash_and_go_on(world: World, fault: Fault, check: Check = check, epochs: int = len(EVENTS) // SLICE) -> Outcome:
     """One life that breaks and one that does not; what the second one did, once everything has been checked."""
-    broken = world.live(EVENTS, fault)
+    broken = world.live(MORE[: epochs * SLICE], fault)
     assert broken.error is not None
     spent = max((int(path.name[:12]) for path in world.home.glob("checkpoints/*.plan.json")), default=0)
-    life = world.live(MORE).survived()
-    check(world, MORE)
+    events = MORE[: (epochs + 1) * SLICE + 2]
+    life = world.live(events).survived()
+    check(world, events)
     return outcome_of(world, life, spent)
 
 
@@ -102,9 +103,10 @@ def crash_and_go_on(world: World, fault: Fault, check: Check = check) -> Outcome
 def test_a_job_that_breaks_at_any_point_ends_with_the_same_results(
     folder: Path, point: Point, sinks: tuple[str, ...]
 ) -> None:
+    early, late = point.faults()
     if point.only(sinks):
-        for number, fault in enumerate(point.faults()):
-            assert crash_and_go_on(World(folder / str(number), sinks), fault) is point.outcome
+        assert crash_and_go_on(World(folder / "early", sinks), early, epochs=4) is point.outcome
+        assert crash_and_go_on(World(folder / "late", sinks), late, epochs=6) is point.outcome
 
 
 def places(trace: list[str], begin: str, end: str) -> list[int]:
@@ -122,15 +124,9 @@ def test_nowhere_in_an_epoch_can_a_crash_do_harm(folder: Path) -> None:
     found = places(whole.trace, "told prune 5", "told prune 6")
     assert len(found) > 40
     for number in found:
-        crash_and_go_on(World(folder / str(number), sinks), Fault("*", number, dead=True))
+        crash_and_go_on(World(folder / str(number), sinks), Fault("*", number, dead=True), epochs=6)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="log.Transaction.commit: an interrupt after the decision is written, other than a StreamworkError, leaves the stage "
-    "OPEN; the block's end then appends *aborted* behind *committed*: the ledger has moved on, and the rows are gone",
-)
 @pytest.mark.parametrize("sinks", [SINKS["log"], SINKS["append + log"]], ids=" + ".join)
 def test_an_interrupt_in_the_last_sync_of_a_log_transaction(folder: Path, sinks: tuple[str, ...]) -> None:
     """As Ctrl-C does: the driver is still there to clean up, and must not take back what may have been decided."""
@@ -405,7 +401,7 @@ def test_an_event_on_which_the_operator_raises_stops_the_job_before_its_epoch(
     check(world, mended)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+@pytest.mark.parametrize("point", POINTS[::2], ids=lambda point: point.name)
 def test_an_event_that_is_dropped_is_dropped_once(folder: Path, point: Point) -> None:
     world = World(folder, SINKS["append + log"])
     world.on_error = "drop"
@@ -455,9 +451,8 @@ OPERATORS["otherwise"] = lambda world: Otherwise()
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
 def test_random_results_agree_wherever_the_job_breaks(folder: Path, point: Point) -> None:
-    for number, fault in enumerate(point.faults()):
-        world = World(folder / str(number), SINKS["append + log"], "draws")
-        assert crash_and_go_on(world, fault, check_agreement) is point.outcome
+    world = World(folder, SINKS["append + log"], "draws")
+    assert crash_and_go_on(world, list(point.faults())[-1], check_agreement, epochs=6) is point.outcome
 
 
 @pytest.mark.parametrize(("before", "fault"), cases(RECOVERY))
@@ -490,7 +485,7 @@ def test_random_results_are_not_computed_again_behind_a_sink_unless_somebody_acc
     world.live(MORE, accept_divergence=True).survived()
     check_ledgers(world)
     check_closed(world, len(MORE))
-    with pytest.raises(AssertionError, match="AGREEMENT|STATE"):
+    with pytest.raises(AssertionError, match="AGREEMENT: .* was made from another sum"):
         check_agreement(world, MORE)  # this is what was accepted; and the checker sees it
 
 
@@ -636,7 +631,7 @@ def test_random_results_diverge_where_a_prepared_manifest_is_ignored(
     monkeypatch.setattr(Store, "stored", lambda self: [stored for stored in real(self) if stored.completed])
     assert crashing(folder / "a", "told commit *", operator="draws").startswith("SW-STATE-DIVERGES")
     monkeypatch.setattr(recovery.Recovery, "_not_replayable", lambda self, at, position: "")
-    assert crashing(folder / "b", "told commit *", operator="draws").startswith(("AGREEMENT", "STATE"))
+    assert crashing(folder / "b", "told commit *", operator="draws").startswith("AGREEMENT")
 
 
 def _sql(statement: str) -> Callable[[World], None]:

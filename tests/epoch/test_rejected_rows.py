@@ -143,15 +143,20 @@ def test_a_job_that_stopped_at_a_row_may_go_on_without_it(folder: Path) -> None:
 # ---- dead letters, and rows that are dropped ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("on_error", ["dead-letter", "drop"])
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
-def test_exactly_the_refused_rows_are_left_out_wherever_the_job_breaks(
-    folder: Path, point: Point, on_error: str
-) -> None:
-    world = picky_world(folder, on_error)
+def test_exactly_the_refused_rows_are_dead_letters_wherever_the_job_breaks(folder: Path, point: Point) -> None:
+    world = picky_world(folder, "dead-letter")
     world.live(EVENTS, list(point.faults())[-1])
+    world.live(EVENTS).survived()
+    check_without(world, EVENTS, kept_letters=True)
+
+
+@pytest.mark.parametrize("at", ["told plan *", "told prepare *", "rows written to journal", "told commit *"])
+def test_exactly_the_refused_rows_are_dropped(folder: Path, at: str) -> None:
+    world = picky_world(folder, "drop")
+    world.live(EVENTS, Fault(at, 4, dead=True))
     world.live(MORE).survived()
-    check_without(world, MORE, kept_letters=on_error == "dead-letter")
+    check_without(world, MORE, kept_letters=False)
 
 
 LETTER_FAULTS = [
@@ -185,11 +190,6 @@ def test_a_table_that_is_behind_refuses_the_same_rows_again(folder: Path, by: in
     check_without(world, MORE, kept_letters=True)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="dead letters of an epoch that was prepared and then given up stay beside those of the epoch that replaces it",
-)
 def test_an_epoch_that_is_computed_again_keeps_its_dead_letters_once(folder: Path) -> None:
     """Its letters were written, then its staged output was lost before the table had it: another epoch takes its place."""
     world = picky_world(folder, "dead-letter")

@@ -261,3 +261,30 @@ def test_output_that_is_lost_after_some_have_read_it_is_noticed(tmp_path: Path, 
     # The negative control: nothing else would tell, and the two outputs of the checkpoint contradict each other.
     assert values(tmp_path, mixed, "raw") != values(tmp_path, mixed, "out")
     assert len(values(tmp_path, mixed, "raw")) == len(values(tmp_path, mixed, "out")) == len(events)
+
+
+@pytest.mark.spark
+def test_an_epoch_is_one_action_and_computes_no_chain_twice(tmp_path: Path, spark: Any) -> None:
+    """A diamond with two sinks, one end of which passes a stage."""
+    from streamwork.hosts.spark_epochs import SparkEpochs
+
+    job = Job("diamond")
+    stream = job.source(ListSource(MANY), id="in")
+    turned = stream.apply(Same(), id="turned", grouping=shuffle(), parallelism=2)
+    turned.sink(SqliteSink(tmp_path / "x.db", "t"), id="first")
+    both = stream.union(turned).apply(Counting(), key="sensor", id="counts", parallelism=3)
+    both.sink(SqliteSink(tmp_path / "x.db", "u"), id="second")
+    layout = Layout.of(job.graph(), 256)
+    host, context = SparkEpochs(spark), spark.sparkContext
+    context.setJobGroup("diamond", "")
+    try:
+        host.submit(layout, works(layout, tmp_path, 1, len(MANY)))
+        reports = host.collect(1, lambda: False)
+    finally:
+        host.close()
+    tracker = context.statusTracker()
+    (only,) = tracker.getJobIdsForGroup("diamond")
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getJobInfo(only).stageIds]
+    assert sorted(stage.numTasks for stage in stages) == [1, 2, 3] and len(layout.stages) == 3
+    assert missing(layout.graph, reports) == disagreement(layout, reports) == ""
+    assert sum(report.counters["processed"] for report in reports if report.component == "counts") == 2 * len(MANY)

@@ -30,7 +30,8 @@ from streamwork.epoch.catch_up import Route, route
 from streamwork.epoch.choice import Choice, Shelf, choose, none_good
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.manifest import Manifest, Plan
-from streamwork.epoch.position import same
+from streamwork.epoch.position import reaches, same
+from streamwork.epoch.rejected import dead_letters_of
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import CLOCK
@@ -82,7 +83,8 @@ class Recovery:
         self._store.settle()
         self._verifier = Verifier(self._store)  # look again: much may have happened while we waited
         self._known = self._shelf(identity)
-        found = choose(self._known, self._sinks.ledgers(identity.uid), self._not_replayable)
+        self._ledgers = self._sinks.ledgers(identity.uid)
+        found = choose(self._known, self._ledgers, self._not_replayable)
         self._fences.check(fence)
         check_fit(self._store, self._graph, found.at, self._chains(found.at), identity.groups)
         return found
@@ -121,6 +123,8 @@ class Recovery:
                 continue
             if stored.manifest is None or stored.manifest.sha256 not in in_line:
                 self._store.quarantine_epoch(fence, stored.epoch)
+                for sink in self._not_reached(stored.manifest):  # whatever takes its place finds the same rows again
+                    self._store.quarantine(fence, dead_letters_of(sink, stored.epoch))
                 for path in stored.manifest.files if stored.manifest is not None else ():
                     if path not in named:
                         self._store.quarantine(fence, path)
@@ -134,6 +138,12 @@ class Recovery:
         self._store.clean_up(fence, named, done=recovered.at.epoch)
         self._fences.forget(below=min(manifest.fence for manifest in keep))
         return keep
+
+    def _not_reached(self, manifest: Manifest | None) -> list[str]:
+        """The sinks that a manifest was never committed to."""
+        rows = self._ledgers.items()
+        at = {} if manifest is None else manifest.positions
+        return [name for name, row in rows if row is None or row.position is None or not reaches(row.position, at)]
 
     # ---- what is known --------------------------------------------------------------------------------------------
 

@@ -57,6 +57,11 @@ def sift(
     return accepted, refused
 
 
+def dead_letters_of(sink: str, epoch: int) -> str:
+    """Where they are, below the job's folder."""
+    return f"dead-letters/{sink}/{epoch:012d}.parquet"
+
+
 def keep_dead_letters(disk: Disk, folder: Path, sink: str, epoch: int, refused: Rejected) -> Path:
     """Write what was refused, durably."""
     table = pa.table(
@@ -71,7 +76,7 @@ def keep_dead_letters(disk: Disk, folder: Path, sink: str, epoch: int, refused: 
     )
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
-    path = folder / "dead-letters" / sink / f"{epoch:012d}.parquet"
+    path = folder / dead_letters_of(sink, epoch)
     disk.make_folder(path.parent)
     disk.replace(path, buffer.getvalue().to_pybytes())
     return path

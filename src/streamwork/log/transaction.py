@@ -59,11 +59,12 @@ class Transaction:
         self._must_be_open()
         Transactions.check_fence(self._sink, self.ledger, row.fence)
         self._sync()  # 3
+        self.stage = Stage.UNKNOWN  # an interrupt anywhere from here on leaves us in the dark: nobody may say "aborted"
         try:
             self._decide.commit(self.name, self._uid, self._sink, row, self.ranges)  # 4
         except StreamworkError as error:
-            if error.code != "SW-LOG-FULL":  # then it was not written; anything else leaves us in the dark
-                self.stage = Stage.UNKNOWN
+            if error.code == "SW-LOG-FULL":  # then it was not written
+                self.stage = Stage.OPEN
             raise
         self.stage = Stage.COMMITTED
 

@@ -177,6 +177,15 @@ def bench_engine_command(as_json: bool) -> None:
     _print_numbers(bench_engine.run(), as_json)
 
 
+@bench_group.command("recovery")
+@JSON
+def bench_recovery_command(as_json: bool) -> None:
+    """From kill -9 to the first completed new epoch: its parts, after long histories, with a state of a million keys."""
+    from streamwork.tools import bench_recovery
+
+    _print_numbers(bench_recovery.run(tell=lambda line: click.echo(line, err=True)), as_json)
+
+
 def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
     """What a benchmark found: as one object, or a line for each number."""
     if as_json:

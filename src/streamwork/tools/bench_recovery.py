@@ -1,0 +1,394 @@
+"""``streamwork bench recovery``: from kill -9 to the first completed new epoch, and where the time goes.
+
+A job (embedded log, keyed count, SQLite) runs in a process of its own, and gets kill -9 whenever it has prepared an epoch that
+no sink has yet: the dearest place, since that epoch has to be rolled forward. The next process says when each of its parts was
+done. Its first new epoch counts only when the sink is found to hold, for every key, what the position in its ledger asks for,
+and the ledger to name the manifest of that epoch.
+
+    process      from the kill until the interpreter of the next process is up
+    imports      of everything that `streamwork run` imports
+    spark        Spark's own start, with the import of pyspark; nothing on the local host
+    recovery     from there until the driver is ready: look, wait, claim, register, read, finish (commit, complete), tidy
+    first epoch  plan, compute (state restored, slice computed), prepare, commit, complete
+
+    history      the same keys and the same shape of the file chain, after few and after many checkpoints and starts; on the
+                 local host, which shares all but Spark with microbatch
+    restore      a state of many keys: recovery, plan and compute, which is all that the size of a state bears upon; then the
+                 restoring alone, in parts: files read and compared with their hashes, Parquet, records made
+
+All processes are on one machine, so they share a monotonic clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components import Event, KeyedCollector, KeyedOperator, Record
+from streamwork.connectors import LogSource, SqliteSink
+from streamwork.engine.instance import row_format
+from streamwork.epoch import Manifest, Started, Step, Store
+from streamwork.epoch.fences import Fences
+from streamwork.epoch.recovery import Recovery
+from streamwork.epoch.sinks import Sinks
+from streamwork.hosts.session import start_spark
+from streamwork.job import Job
+from streamwork.log import EventLog
+from streamwork.state import KeyedState, StateFiles, ways
+from streamwork.tools.runner import Mode, Options, Outcome
+from streamwork.tools.runner import run as run_job
+from streamwork.world import RealDisk
+
+JOB, SOURCE, COUNTS, SINK = "recovery", "uses", "counts", "usage"
+CHILD = (
+    "import time; up = time.monotonic(); import sys; import streamwork.tools.cli; "
+    "from streamwork.tools import bench_recovery; bench_recovery.live(up, *sys.argv[1:])"
+)
+"""A process of the job. It imports the command line, as `streamwork run` does."""
+TIMED: dict[str, tuple[type, str]] = {
+    "look": (Recovery, "look"),
+    "wait": (Fences, "wait"),
+    "claim": (Fences, "claim"),
+    "register": (Sinks, "register"),
+    "read": (Recovery, "read"),
+    "finish": (Recovery, "finish"),
+    "tidy": (Recovery, "tidy"),
+}
+"""The parts of a recovery, and what does them."""
+FIRST_EPOCH = (Step.PLAN, Step.COMPUTE, Step.PREPARE, Step.COMMIT, Step.COMPLETE)
+
+Tell = Callable[[str], None]
+Life = dict[str, float]
+"""Part -> seconds."""
+Lives = dict[str, list[Life]]
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is measured. Both histories end at the same place between two snapshots, so that their chains look alike."""
+
+    keys: int = 20_000
+    slice: int = 2_000  # events of one epoch
+    short: int = 5  # lives of ten checkpoints each
+    long: int = 61
+    repeats: int = 7
+    many_keys: int = 1_000_000
+    many_slices: int = 20  # epochs that make the state of many keys: up to its first snapshot
+    restores: int = 5
+    spark_repeats: int = 5  # 0: without Spark at all
+
+
+FULL = Sizes()
+TEN = 10
+
+
+class Use(Event, frozen=True):
+    card: str
+    amount: int
+
+
+class Usage(Event, frozen=True):
+    card: str
+    seen: int
+    total: int
+
+
+class Count(Record):
+    seen: int = 0
+    total: int = 0
+
+
+class Counting(KeyedOperator[Use, Count, Usage]):
+    def apply(self, event: Use, state: Count, collector: KeyedCollector) -> None:
+        state.seen += 1
+        state.total += event.amount
+        collector.emit(Usage(event.card, state.seen, state.total))
+
+
+def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda line: None) -> dict[str, Any]:
+    """Measure; every number that was used. Raises AssertionError if a result is wrong. `tell` gets lines for people."""
+    with tempfile.TemporaryDirectory(prefix="bench-recovery-", dir=folder) as scratch, contextlib.ExitStack() as stack:
+        places = {name: Place(Path(scratch) / name, sizes.keys, sizes.slice) for name in ("short", "long")}
+        places["many"] = Place(Path(scratch) / "many", sizes.many_keys, sizes.many_keys // sizes.many_slices)
+        for place in places.values():
+            stack.callback(place.kill)
+        for name, lives in (("short", sizes.short), ("long", sizes.long)):
+            tell(f"making a history of {lives * TEN} checkpoints, {sizes.keys:,} keys")
+            for _ in range(lives):
+                places[name].make(TEN)
+        tell(f"making a state of {sizes.many_keys:,} keys")
+        places["many"].make(sizes.many_slices)
+        places["many"].slice = sizes.slice
+        for place in places.values():
+            place.life(Mode.LOCAL)  # so that there is somebody to kill
+        local = _lives(places, Mode.LOCAL, sizes.repeats, tell)
+        long = {"long": places.pop("long")}
+        spark = _lives(places, Mode.MICROBATCH, sizes.spark_repeats, tell)
+        spark |= _lives(long, Mode.MICROBATCH, min(2, sizes.spark_repeats), tell)
+        tell("restoring the state alone")
+        restored = [places["many"].restore() for _ in range(sizes.restores)]
+    return _numbers(sizes, local, spark, restored)
+
+
+def _lives(places: dict[str, Place], mode: Mode, repeats: int, tell: Tell) -> Lives:
+    """Interleaved, so that a noisy minute hits all."""
+    found: Lives = {name: [] for name in places if repeats}
+    for repeat in range(repeats):
+        for name, place in places.items():
+            found[name].append(life := place.life(mode))
+            tell(f"{mode.value}, {name}, {repeat + 1} of {repeats}: {life['total']:.2f} s to the first new epoch")
+    return found
+
+
+# ---- a job and its lives ------------------------------------------------------------------------------------------------
+
+
+class Place:
+    """A folder with a log, a job's root and its database. Event number i has key i modulo `keys`."""
+
+    def __init__(self, folder: Path, keys: int, size: int) -> None:
+        self.folder = folder
+        self.keys = keys
+        self.slice = size
+        self._events = 0
+        self._process: subprocess.Popen[bytes] | None = None  # waits to be killed
+        folder.mkdir()
+        EventLog.create(folder / "log", Use).close()
+
+    def make(self, checkpoints: int) -> None:
+        """A life that ends well, on the local host."""
+        before = self._completed().epoch if self._events else 0
+        self._append(checkpoints)
+        outcome = run_job(build(self.folder, self.slice), _options(self.folder, Mode.LOCAL))
+        assert outcome.checkpoint == before + checkpoints, outcome
+        self._check()
+
+    def life(self, mode: Mode) -> Life:
+        """Kill the job, start it again, wait for its first new epoch, and check that; then let it prepare another one.
+
+        Returns the parts of what it took. Afterwards the job is there to be killed again.
+        """
+        self._append(2)
+        before = self._completed()
+        command = [sys.executable, "-c", CHILD, str(self.folder), mode.value, str(self.slice)]
+        killed = time.monotonic()
+        self.kill()
+        process = self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdin is not None and process.stdout is not None
+        said = msgspec.json.decode(process.stdout.readline() or b"{}", type=Life)
+        assert said, "the job ended before it had a new epoch"
+        newest = self._check()
+        assert newest.epoch == said.pop("epoch") > before.epoch and newest.fence > before.fence, "no new epoch"
+        process.stdin.write(b"go on\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"prepared\n", "the job did not go on"
+        up, done = said.pop("up"), said.pop("done")
+        total = done - killed
+        return {
+            "process": up - killed,
+            **said,
+            "recovery_and_first_epoch": said["recovery"] + said["first_epoch"],
+            "recovery_plan_compute": said["recovery"] + said["plan"] + said["compute"],
+            "total": total,
+            "total_without_spark": total - said["spark"],
+        }
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with self._process as process:  # closes its pipes, and waits for it
+                process.send_signal(signal.SIGKILL)
+            self._process = None
+
+    def restore(self) -> Life:
+        """What a worker does to have the state in memory, in parts. The records are checked."""
+        manifest = self._completed()
+        graph = build(self.folder, self.slice).graph()
+        rows = row_format(graph, graph[COUNTS], 256)
+        files, chain = StateFiles(RealDisk(), self.folder / "root" / JOB), manifest.components[COUNTS]["0"]
+        way, state = next(ways(chain)), rows.new_state()
+        gc.collect()
+        began = time.perf_counter()
+        for ref in way:
+            files.check(ref)
+        checked = time.perf_counter()
+        tables = [files.read(ref) for ref in way]
+        read = time.perf_counter()
+        for ref, table in zip(way, tables, strict=True):
+            files.add(rows, ref, table, state)
+        decoded = time.perf_counter()
+        assert isinstance(state, KeyedState)
+        seen = {key: (count.seen, count.total) for key, count in state.records.items()}  # type: ignore[attr-defined]
+        assert seen == self._wanted(manifest.positions[f"{SOURCE}/0"]), "the records are wrong"
+        check = checked - began
+        return {
+            "check": check,
+            "parquet": max(0.0, read - checked - check),  # reading checks again
+            "decode": decoded - read,
+            "all": decoded - checked,
+            "bytes": float(sum(ref.bytes for ref in way)),
+            "rows": float(sum(ref.rows for ref in way)),
+        }
+
+    def _append(self, checkpoints: int) -> None:
+        first, self._events = self._events, self._events + checkpoints * self.slice
+        numbers = np.arange(first, self._events)
+        cards = [_card(key) for key in (numbers % self.keys).tolist()]
+        batch = pa.record_batch({"card": pa.array(cards), "amount": pa.array(numbers // self.keys + 1)})
+        with EventLog(self.folder / "log", Use) as log:
+            log.append(batch)
+
+    def _completed(self) -> Manifest:
+        store = Store(RealDisk(), self.folder / "root", JOB)
+        return store.manifest(max(store.completed()))
+
+    def _check(self) -> Manifest:
+        """The sink has what its ledger says, for every key, and the ledger names the newest completed manifest."""
+        manifest = self._completed()
+        with closing(sqlite3.connect(self.folder / "out.db")) as db:
+            position, named = db.execute("SELECT position, manifest_sha256 FROM streamwork_ledger").fetchone()
+            rows = {card: (seen, total) for card, seen, total in db.execute("SELECT card, seen, total FROM usage")}
+        position = msgspec.json.decode(position, type=dict[str, int])
+        assert (position, named) == (manifest.positions, manifest.sha256), (
+            "the ledger does not name the newest manifest"
+        )
+        assert rows == self._wanted(position[f"{SOURCE}/0"]), "the rows are wrong"
+        return manifest
+
+    def _wanted(self, events: int) -> dict[str, tuple[int, int]]:
+        rounds, rest = divmod(events, self.keys)
+        counts = ((key, rounds + (key < rest)) for key in range(min(events, self.keys)))
+        return {_card(key): (seen, seen * (seen + 1) // 2) for key, seen in counts}
+
+
+def _card(key: int) -> str:
+    return f"card-{key:07d}"
+
+
+def build(folder: Path, size: int) -> Job:
+    job = Job(JOB, checkpoint_every=0)
+    uses = job.source(LogSource(folder / "log", Use, max_events=size), id=SOURCE)
+    uses.apply(Counting(), key="card", id=COUNTS).sink(SqliteSink(folder / "out.db", "usage", key="card"), id=SINK)
+    return job
+
+
+def _options(folder: Path, mode: Mode) -> Options:
+    return Options(mode=mode, root=folder / "root", master="local[2]", until_caught_up=True, restart=False)
+
+
+# ---- the process that is killed -----------------------------------------------------------------------------------------
+
+
+class Marks:
+    """Notes when the parts of a start and of the first new epoch are done; says so, and waits at the places described above."""
+
+    def __init__(self, parts: Life, up: float) -> None:
+        self._parts = parts
+        self._up = up
+        self._last = time.monotonic()
+        self._said = False
+
+    def on_started(self, job: str, started: Started) -> None:
+        self._lap("recovery")
+
+    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+        if "recovery" not in self._parts:
+            return
+        if not self._said and step in FIRST_EPOCH:
+            self._lap(step.value)
+        if not self._said and step is Step.COMPLETE:
+            self._said = True
+            first = sum(self._parts[one.value] for one in FIRST_EPOCH)
+            marks = {"up": self._up, "done": self._last, "epoch": float(epoch), "first_epoch": first}
+            _say(msgspec.json.encode({**self._parts, **marks}).decode())
+            sys.stdin.readline()
+        elif self._said and step is Step.PREPARE:
+            _say("prepared")
+            time.sleep(3600)
+
+    def _lap(self, part: str) -> None:
+        now = time.monotonic()
+        self._parts[part] = self._parts.get(part, 0.0) + now - self._last
+        self._last = now
+
+    def on_starting(self, job: str, mode: Mode, root: Path) -> None: ...
+    def on_note(self, line: str) -> None: ...
+    def on_end(self, outcome: Outcome) -> None: ...
+    def close(self) -> None: ...
+
+
+def live(up: float, folder: str, mode: str, size: str) -> None:
+    """One life of the job, in a process of its own that came up at `up`."""
+    imported = time.monotonic()
+    parts: Life = {"imports": imported - up, "spark": 0.0}
+    options = _options(Path(folder), Mode(mode))
+    if options.mode is Mode.MICROBATCH:
+        start_spark(options.master, Path(folder) / "spark.log")
+        parts["spark"] = time.monotonic() - imported
+    for part, (owner, name) in TIMED.items():
+        setattr(owner, name, _timed(getattr(owner, name), parts, part))
+    run_job(build(Path(folder), int(size)), options, Marks(parts, up))
+
+
+def _timed(method: Callable[..., Any], parts: Life, part: str) -> Callable[..., Any]:
+    def timed(*given: Any, **named: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return method(*given, **named)
+        finally:
+            parts[part] = parts.get(part, 0.0) + time.monotonic() - began
+
+    return timed
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+# ---- what came of it ----------------------------------------------------------------------------------------------------
+
+
+def _numbers(sizes: Sizes, local: Lives, spark: Lives, restored: list[Life]) -> dict[str, Any]:
+    found = {"local": _spreads(local)} | ({"microbatch": _spreads(spark)} if spark else {})
+    main = found["microbatch" if spark else "local"]
+    driven = {
+        host: {name: parts["recovery_and_first_epoch"] for name, parts in one.items()} for host, one in found.items()
+    }
+    ratios = {host: round(one["long"]["median"] / one["short"]["median"], 3) for host, one in driven.items()}
+    return {
+        "kill_to_new_epoch_s": main["short"]["total"]["median"],
+        "kill_to_new_epoch_without_spark_s": main["short"]["total_without_spark"]["median"],
+        "ratio_long_vs_short": ratios["local"],
+        f"restore_{sizes.many_keys // 1_000_000}m_keys_s": main["many"]["recovery_plan_compute"]["median"],
+        "ratios_long_vs_short": ratios,
+        "seconds": found,
+        "restore_alone": {part: _spread([one[part] for one in restored]) for part in restored[0]},
+        "settings": {
+            **msgspec.to_builtins(sizes),
+            "checkpoints": {"short": sizes.short * TEN, "long": sizes.long * TEN},
+        },
+    }
+
+
+def _spreads(lives: Lives) -> dict[str, dict[str, dict[str, Any]]]:
+    return {name: {part: _spread([life[part] for life in one]) for part in one[0]} for name, one in lives.items()}
+
+
+def _spread(values: list[float]) -> dict[str, Any]:
+    """Each repeat, and what lies in the middle and at the ends."""
+    rounded = [round(value, 4) for value in values]
+    return {"median": round(statistics.median(values), 4), "min": min(rounded), "max": max(rounded), "repeats": rounded}
