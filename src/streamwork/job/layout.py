@@ -172,9 +172,6 @@ class Layout:
     def _names(self, chains: tuple[int, ...]) -> str:
         return ("chain " if len(chains) == 1 else "chains ") + ", ".join(str(chain + 1) for chain in chains)
 
-    def check_one_chain(self, host: str) -> None:
-        """Every host can exchange events."""
-
 
 def _edge(graph: Graph, before: Node, node: Node, groups: int) -> Edge:
     def edge(exchange: bool, why: str) -> Edge:

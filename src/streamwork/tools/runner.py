@@ -18,7 +18,7 @@ from streamwork.epoch.history import History
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.session import DEFAULT_MASTER, start_spark
-from streamwork.job import Job, Layout, Settings, jobfile
+from streamwork.job import Job, Settings, jobfile
 from streamwork.job.duration import seconds
 from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.spark_life import forget_spark, spark_gone, spark_is_gone
@@ -185,8 +185,6 @@ class Lives:
 
     def live(self) -> None:
         """One driver, from its start to its end."""
-        if self._options.mode is Mode.MICROBATCH:
-            Layout.of(self._graph, self.settings.groups).check_one_chain("Spark")
         host = _host(self._options, self._store)
         history = History(self._store.folder / "history.sqlite", tell=self.tell)
         driver = self.driver = Driver(
