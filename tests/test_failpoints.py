@@ -77,13 +77,13 @@ def check(folder: Path, job: str = "guarded") -> None:
     assert ledgers == dict.fromkeys(("journal", "latest"), (position, hashlib.sha256(data).hexdigest())), "LEDGER"
 
 
-def substance(folder: Path, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """Every file below a folder and its hash; without signs of life and records for people."""
+def substance(folder: Path) -> dict[str, str]:
+    """Every file below a folder and its hash; without signs of life and what Spark prints."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("life-")]
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files
-        if path.suffix not in (".alive", ".log", *without)
+        if path.suffix not in (".alive", ".log")
     }
 
 

@@ -20,7 +20,17 @@ from streamwork.components import (
 )
 from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
-from streamwork.connectors import Csv, JsonLines, ListSource, LogSink, LogSource, Parquet, Printer, SqliteSink
+from streamwork.connectors import (
+    Csv,
+    DataFrameSource,
+    JsonLines,
+    ListSource,
+    LogSink,
+    LogSource,
+    Parquet,
+    Printer,
+    SqliteSink,
+)
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.job import Backoff, Job, Stream
 from streamwork.log import EventLog
@@ -35,6 +45,7 @@ Job.printer = Printer
 __all__ = [
     "Backoff",
     "Csv",
+    "DataFrameSource",
     "Digits",
     "Event",
     "EventLog",

@@ -27,6 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from crashes import Crash
 from sample import Payment, Seen, Summing, Sums, payments
@@ -35,6 +36,7 @@ from streamwork.components import Slice
 from streamwork.epoch import Driver, Manifest, Started, Step, Store
 from streamwork.hosts.local import LocalHost
 from streamwork.log import LogReader, lock
+from streamwork.state import compaction
 from streamwork.testing.clock import START, VirtualClock
 from streamwork.testing.processes import SimulatedProcesses
 from streamwork.world import RealDisk
@@ -45,7 +47,13 @@ SLICE = 6
 """Events of an epoch."""
 RETAIN = 2
 CHAIN = 3
-"""A snapshot every so many epochs: what `streamwork.state.files.LONGEST_CHAIN` is set to, so that there are some."""
+"""A snapshot every so many epochs, however many rows they have, so that there are some."""
+
+
+def shorten_chains(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction, "is_due", lambda chain, epoch: epoch % CHAIN == 0)
+
+
 EVENTS = payments(8 * SLICE, cards=5)
 MORE = payments(10 * SLICE, cards=5)
 FACTOR, DRAWS, PRIME = 1_000_003, 1_000, 2**61 - 1
@@ -658,7 +666,6 @@ POINTS = [
     Point("mid compute: the disk is full", Fault("before create state/*.delta.parquet", error=OSError), AGAIN, 9),
     Point("mid compute: no room for outputs", Fault("before write outputs/*", error=OSError), AGAIN, 110),
     Point("after a delta file, before its report", Fault("after create state/*.delta.parquet"), AGAIN, 9),
-    Point("after a snapshot, before its report", Fault("after create state/*.snapshot.parquet"), AGAIN, 3),
     Point("after all reports", Fault("told report *"), AGAIN),
     Point("before prepared", Fault("before create checkpoints/*[1-9].prepared.json"), AGAIN),
     Point("no room for prepared", Fault("before create checkpoints/*[1-9].prepared.json", error=OSError), AGAIN),
@@ -669,6 +676,8 @@ POINTS = [
     Point("after the last sink, before completed", Fault("before create checkpoints/*[1-9].json"), FORWARD),
     Point("no room for completed", Fault("before create checkpoints/*[1-9].json", error=OSError), FORWARD),
     Point("after completed", Fault("told complete *"), ON),
+    Point("compaction: between two snapshots", Fault("after create state/*.snapshot.parquet"), ON, 3),
+    Point("compaction: before a manifest names them", Fault("after create state/*.snapshot.parquet", 2), ON, 4),
     Point("retention: before the first removal", Fault("before discard checkpoints/*"), ON, None),
     Point("retention: between the copies of a manifest", Fault("after discard checkpoints/*"), ON, None),
     Point("retention: between manifest and files", Fault("before discard outputs/*"), ON, None),

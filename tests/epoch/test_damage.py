@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epoch.matrix import (
-    CHAIN,
     EVENTS,
     HOW,
     MORE,
@@ -29,16 +28,17 @@ from epoch.matrix import (
     fast_folder,
     fold,
     outcome_of,
+    shorten_chains,
 )
 from streamwork import Refused
-from streamwork.state import StateFiles, files
+from streamwork.state import StateFiles
 
 every_sink = pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
 
 
 @pytest.fixture(autouse=True)
 def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_CHAIN", CHAIN)
+    shorten_chains(monkeypatch)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A job with two sinks after eight checkpoints: to be forked, never touched."""
     with fast_folder(tmp_path_factory.mktemp("resting")) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "LONGEST_CHAIN", CHAIN)
+        shorten_chains(patch)
         world = World(made / "world", SINKS["append + log"])
         world.live(EVENTS).survived()
         yield world

@@ -20,7 +20,6 @@ import pytest
 from crashes import Crash
 from epoch.matrix import (
     BEHIND,
-    CHAIN,
     DAMAGES,
     EVENTS,
     HOW,
@@ -49,6 +48,7 @@ from epoch.matrix import (
     fold,
     line,
     outcome_of,
+    shorten_chains,
     table,
 )
 from sample import Payment, Seen, payments
@@ -61,14 +61,13 @@ from streamwork.epoch.catch_up import Route
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.store import Store
 from streamwork.log.transactions import Transactions
-from streamwork.state import files
 
 Check = Callable[[World, Sequence[Payment]], None]
 
 
 @pytest.fixture(autouse=True)
 def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_CHAIN", CHAIN)
+    shorten_chains(monkeypatch)
 
 
 @pytest.fixture
@@ -122,7 +121,7 @@ def test_nowhere_in_an_epoch_can_a_crash_do_harm(folder: Path) -> None:
     whole = World(folder / "whole", sinks)
     whole.live(EVENTS).survived()
     found = places(whole.trace, "told prune 5", "told prune 6")
-    assert len(found) > 40
+    assert len(found) > 30
     for number in found:
         crash_and_go_on(World(folder / str(number), sinks), Fault("*", number, dead=True), epochs=6)
 
@@ -165,7 +164,7 @@ def test_nowhere_in_a_start_that_falls_back_can_a_crash_do_harm(folder: Path) ->
     whole.trace.clear()
     whole.live(EVENTS).survived()
     found = places(whole.trace, "before create fences/2.json", "told prune 9")
-    assert len(found) > 40
+    assert len(found) > 30
     start = fallen_back(folder / "start")
     for number in found:
         world = start.fork(folder / str(number))
@@ -619,7 +618,7 @@ def test_with_the_newest_checkpoint_only_a_lost_manifest_is_the_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (driver, recovery):
-        monkeypatch.setattr(module, "kept", lambda line, retain: list(line[:1]))
+        monkeypatch.setattr(module, "kept", lambda line, retain, pinned=None: list(line[:1]))
     assert catching_up(folder).startswith("SW-CHECKPOINT-NONE")
 
 

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epoch.matrix import (
-    CHAIN,
     EVENTS,
     MORE,
     POINTS,
@@ -34,11 +33,11 @@ from epoch.matrix import (
     damage,
     fast_folder,
     fold,
+    shorten_chains,
 )
 from sample import Payment
 from streamwork.epoch import sinks as driver_side
 from streamwork.epoch.rejected import sift
-from streamwork.state import files
 
 Row = tuple[str, int, int]
 PICKY = "CHECK (total % 5 <> 3)"
@@ -47,7 +46,7 @@ KEY = ", PRIMARY KEY (card)"
 
 @pytest.fixture(autouse=True)
 def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_CHAIN", CHAIN)
+    shorten_chains(monkeypatch)
 
 
 @pytest.fixture

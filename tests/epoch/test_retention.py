@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -10,50 +11,72 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from sample import Payment, Sums
+from sample import Payment, Summing, Sums
+from streamwork import Job, ListSource
 from streamwork.components import Key
 from streamwork.epoch import Manifest
+from streamwork.epoch.compactor import Compactor, Snapshots
 from streamwork.epoch.retention import kept
-from streamwork.state import Chain, FileRef, KeyedState, StateFiles, essential, files, ways
+from streamwork.state import Chain, FileRef, KeyedState, StateFiles, compaction, essential, ways
 from streamwork.state.rows import RowFormat
 from streamwork.testing import SimulatedDisk
 
 FOLDER = Path("/job")
 ROWS = RowFormat("sums", Payment, Key(("card",)), Sums, 256)
-Policy = Callable[[Sequence[Manifest], int], list[Manifest]]
+Policy = Callable[[Sequence[Manifest], int, int | None], list[Manifest]]
 
 # An epoch: how far its number is from the one before (others may have come to nothing), and which instances change something.
 LIVES = st.lists(st.tuples(st.integers(1, 3), st.sets(st.integers(0, 2))), min_size=1, max_size=30)
 RETAIN = st.integers(1, 4)
 LONGEST = st.integers(1, 6)
+DELAY = st.integers(0, 4)  # epochs until a snapshot is ready
 QUIET = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
 class Folder:
-    """A job's folder as the driver keeps it: state files by `StateFiles`, manifests by a policy."""
+    """A job's folder as the driver keeps it: state files by `StateFiles`, snapshots by `Compactor`, manifests by a policy."""
 
-    def __init__(self, retain: int, policy: Policy = kept) -> None:
+    def __init__(self, retain: int, policy: Policy = kept, delay: int = 0, forgetful: bool = False) -> None:
+        """`forgetful` workers go on with the chain that they reported, and do not hear of snapshots."""
         self.disk = SimulatedDisk()
         self.line = [Manifest(0, 0, "", 0, "u", {}, {}, {}, {}, "")]
+        self.states = [KeyedState() for _ in range(3)]
         self._files = StateFiles(self.disk, FOLDER)
-        self._states = [KeyedState() for _ in range(3)]
         self._chains: list[Chain] = [(), (), ()]
         self._retain = retain
         self._policy = policy
+        self._delay = delay
+        self._forgetful = forgetful
+        self._named: dict[str, Chain] = {}
+        self._waiting: list[tuple[int, Future[Snapshots], Callable[[], Snapshots]]] = []
+        job = Job("kept", parallelism=3)
+        job.source(ListSource([], Payment), id="in").apply(Summing(), key="card", id="sums")
+        self._compactor = Compactor(job.graph(), self._files, 256, self._later, lambda: "1-b")
+
+    def _later(self, work: Callable[[], Snapshots]) -> Future[Snapshots]:
+        self._waiting.append((self._delay, Future(), work))
+        return self._waiting[-1][1]
 
     def epoch(self, number: int, changed: set[int]) -> None:
         for instance in changed:
-            self._states[instance].records[f"card-{number % 4}"] = Sums(number, number)
-            self._states[instance].changed.add(f"card-{number % 4}")
-        self._chains = [
-            self._files.save(ROWS, state, chain, instance, number, "1-a")
-            for instance, (state, chain) in enumerate(zip(self._states, self._chains, strict=True))
-        ]
-        components = {"sums": {str(instance): tuple(chain) for instance, chain in enumerate(self._chains)}}
+            self.states[instance].records[f"card-{number % 4}"] = Sums(number, number)
+            self.states[instance].changed.add(f"card-{number % 4}")
+        for left, future, work in [one for one in self._waiting if one[0] == 0]:
+            assert left == 0
+            future.set_result(work())
+        self._waiting = [(left - 1, future, work) for left, future, work in self._waiting if left]
+        reported = {
+            str(instance): self._files.save(ROWS, state, chain, instance, number, "1-a")
+            for instance, (state, chain) in enumerate(zip(self.states, self._chains, strict=True))
+        }
+        components = self._compactor.install({"sums": reported}, {"sums": self._named}, number)
+        self._chains = [reported[str(n)] if self._forgetful else components["sums"][str(n)] for n in range(3)]
+        self._named = components["sums"]
         manifest = Manifest(number, self.line[0].epoch, self.line[0].sha256, 1, "u", {}, components, {}, {}, "")
-        self.line = self._policy([manifest, *self.line], self._retain)
+        self._compactor.begin(manifest)
+        self.line = self._policy([manifest, *self.line], self._retain, self._compactor.pinned)
 
     @property
     def named(self) -> set[str]:
@@ -76,8 +99,8 @@ def _chain_readable(chain: Chain, lost: str) -> bool:
     return any(all(ref.path != lost or ref.is_snapshot for ref in chain[begin + 1 :]) for begin in begins)
 
 
-def grown(life: list[tuple[int, set[int]]], retain: int, policy: Policy = kept) -> Folder:
-    folder, number = Folder(retain, policy), 0
+def grown(life: list[tuple[int, set[int]]], retain: int, policy: Policy = kept, delay: int = 0) -> Folder:
+    folder, number = Folder(retain, policy, delay), 0
     for step, changed in life:
         number += step
         folder.epoch(number, changed)
@@ -85,31 +108,37 @@ def grown(life: list[tuple[int, set[int]]], retain: int, policy: Policy = kept) 
 
 
 @QUIET
-@given(life=LIVES, retain=RETAIN, longest=LONGEST)
+@given(life=LIVES, retain=RETAIN, longest=LONGEST, delay=DELAY, forgetful=st.booleans())
 def test_no_single_file_is_the_end(
-    monkeypatch: pytest.MonkeyPatch, life: list[tuple[int, set[int]]], retain: int, longest: int
+    monkeypatch: pytest.MonkeyPatch,
+    life: list[tuple[int, set[int]]],
+    retain: int,
+    longest: int,
+    delay: int,
+    forgetful: bool,
 ) -> None:
-    monkeypatch.setattr(files, "LONGEST_CHAIN", longest)
-    folder, number = Folder(retain), 0
+    monkeypatch.setattr(compaction, "LONGEST_CHAIN", longest)
+    folder, number = Folder(retain, delay=delay, forgetful=forgetful), 0
     for step, changed in life:
         number += step
         folder.epoch(number, changed)
         assert not folder.unprotected()
         assert folder.line[0].epoch == number, "the newest is always kept"
-        assert len(folder.line) <= retain + 1
+        assert len(folder.line) <= retain + 2, "the anchor, and the one whose snapshots are being made"
 
 
 @QUIET
-@given(life=LIVES, retain=RETAIN, longest=LONGEST)
+@given(life=LIVES, retain=RETAIN, longest=LONGEST, delay=DELAY)
 def test_old_files_go(
-    monkeypatch: pytest.MonkeyPatch, life: list[tuple[int, set[int]]], retain: int, longest: int
+    monkeypatch: pytest.MonkeyPatch, life: list[tuple[int, set[int]]], retain: int, longest: int, delay: int
 ) -> None:
     """Per instance: two snapshots and their deltas for the newest, and what little the older ones add."""
-    monkeypatch.setattr(files, "LONGEST_CHAIN", longest)
-    folder = grown(life, retain)
+    monkeypatch.setattr(compaction, "LONGEST_CHAIN", longest)
+    folder = grown(life, retain, delay=delay)
+    most = max(longest, 4) + delay  # deltas between two snapshots: at least as many rows as there are keys
     for instance in range(3):
         mine = [path for path in folder.named if path.startswith(f"state/sums/{instance}/")]
-        assert len(mine) <= 4 * (longest + 1) + retain + 1
+        assert len(mine) <= 4 * (most + 2) + retain + 1
 
 
 @QUIET
@@ -117,17 +146,16 @@ def test_old_files_go(
 def test_every_way_to_read_a_chain_gives_the_same_state(
     monkeypatch: pytest.MonkeyPatch, life: list[tuple[int, set[int]]], longest: int
 ) -> None:
-    monkeypatch.setattr(files, "LONGEST_CHAIN", longest)
+    monkeypatch.setattr(compaction, "LONGEST_CHAIN", longest)
     folder = grown(life, retain=1)
     reader = StateFiles(folder.disk, FOLDER)
     for instance, chain in folder.line[0].components["sums"].items():
         found = []
         for way in ways(chain):
             state = KeyedState()
-            for ref in way:
-                reader.add(ROWS, ref, reader.read(ref), state)
+            reader.catch_up(ROWS, way, state)
             found.append(state.records)
-        assert all(records == folder._states[int(instance)].records for records in found)
+        assert all(records == folder.states[int(instance)].records for records in found)
 
 
 CHAINS = st.lists(st.sampled_from(["delta", "snapshot"]), max_size=8).map(
@@ -143,16 +171,16 @@ def test_the_essential_files_are_those_without_which_it_cannot_be_read(chain: Ch
 # ---- negative controls ----------------------------------------------------------------------------------------------
 
 
-def no_anchor(line: Sequence[Manifest], retain: int) -> list[Manifest]:
+def no_anchor(line: Sequence[Manifest], retain: int, pinned: int | None) -> list[Manifest]:
     return list(line[:retain])
 
 
-def everything(line: Sequence[Manifest], retain: int) -> list[Manifest]:
+def everything(line: Sequence[Manifest], retain: int, pinned: int | None) -> list[Manifest]:
     return list(line)
 
 
 def test_without_the_anchor_some_file_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_CHAIN", 4)
+    monkeypatch.setattr(compaction, "LONGEST_CHAIN", 4)
     find(LIVES, lambda life: bool(grown(life, 2, no_anchor).unprotected()), settings=QUIET)
 
 
@@ -167,14 +195,14 @@ def test_with_one_snapshot_only_some_file_is_the_end_of_its_manifest(monkeypatch
         newest = grown(life, 2).line[0]
         return any(ref.is_snapshot and not readable(newest, path) for path, ref in newest.files.items())
 
-    monkeypatch.setattr(files, "LONGEST_CHAIN", 3)
+    monkeypatch.setattr(compaction, "LONGEST_CHAIN", 3)
     with pytest.raises(NoSuchExample):
         find(LIVES, costs_a_fall_back, settings=QUIET)
-    monkeypatch.setattr(files, "trimmed", newest_snapshot)
+    monkeypatch.setattr(compaction, "trimmed", newest_snapshot)
     find(LIVES, costs_a_fall_back, settings=QUIET)
 
 
 def test_with_a_policy_that_keeps_everything_old_files_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_CHAIN", 2)
+    monkeypatch.setattr(compaction, "LONGEST_CHAIN", 2)
     folder = grown([(1, {0, 1, 2})] * 30, 2, everything)
     assert len(folder.line) > 3 and len(folder.named) > 3 * (4 * 3 + 3)

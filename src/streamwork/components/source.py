@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
@@ -29,14 +29,19 @@ def check_on_error(on_error: str) -> None:
 class Slice:
     """Some events of one partition, in offset order, as a reader hands them over: a list, or columns.
 
-    `dropped` counts input that was no event and was left out, as `on_error` asked.
+    `dropped` counts input that was no event and was left out, as `on_error` asked. `left_out` tells of filters directly behind
+    the source that were applied before reading: component -> how many events it has left out, in the order of their way. The
+    events go on behind the last of them.
     """
 
-    __slots__ = ("dropped", "given")
+    __slots__ = ("dropped", "given", "left_out")
 
-    def __init__(self, events: list[Any] | Columns, dropped: int = 0) -> None:
+    def __init__(
+        self, events: list[Any] | Columns, dropped: int = 0, left_out: Mapping[str, int] | None = None
+    ) -> None:
         self.given = events
         self.dropped = dropped
+        self.left_out = left_out or {}
 
     @property
     def events(self) -> list[Any]:
@@ -157,4 +162,8 @@ class OffsetSource(AnySource, ABC, Generic[E]):
 
     def partitioning(self) -> Partitioning | None:
         """How events are spread over the partitions, if it is by a key."""
+        return None
+
+    def native(self) -> OffsetSource[E] | None:
+        """The source whose rows are in Spark's JVM, so that a host with Spark brings them, instead of `read`; None for most."""
         return None

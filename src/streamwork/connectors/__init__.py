@@ -4,6 +4,7 @@ Each is a component like any that users write. Imports components, world and, fo
 """
 
 from streamwork.connectors.csv_lines import Csv
+from streamwork.connectors.dataframe import DataFrameSource
 from streamwork.connectors.json_lines import JsonLines
 from streamwork.connectors.list_source import ListSource
 from streamwork.connectors.log import LogSink, LogSource
@@ -11,4 +12,14 @@ from streamwork.connectors.parquet import Parquet
 from streamwork.connectors.printer import Printer
 from streamwork.connectors.sqlite import SqliteSink
 
-__all__ = ["Csv", "JsonLines", "ListSource", "LogSink", "LogSource", "Parquet", "Printer", "SqliteSink"]
+__all__ = [
+    "Csv",
+    "DataFrameSource",
+    "JsonLines",
+    "ListSource",
+    "LogSink",
+    "LogSource",
+    "Parquet",
+    "Printer",
+    "SqliteSink",
+]

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamwork.components import Event, OffsetSource, OnError, Slice, Start
-from streamwork.components.columns import to_structs
-from streamwork.components.schema import Misfit, arrow_schema, fields_of, relaxed
+from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
+from streamwork.connectors.checked import checked_slice
 from streamwork.connectors.line_file import missing
 from streamwork.connectors.parquet_types import misfit_of
 from streamwork.errors import JobFailed, Refused
@@ -108,44 +108,8 @@ class Parquet(OffsetSource[E], Generic[E]):
             raise _damaged(file, error) from None
 
     def _events(self, batch: pa.RecordBatch, file: Path, at: int) -> Slice:
-        try:
-            return Slice(self._convert(batch))
-        except Misfit:
-            return self._events_one_by_one(batch, file, at)
-
-    def _events_one_by_one(self, batch: pa.RecordBatch, file: Path, at: int) -> Slice:
-        piece = Slice([])
-        for row in range(batch.num_rows):
-            try:
-                piece.events.extend(self._convert(batch.slice(row, 1)))
-            except Misfit as misfit:
-                if self._on_error == "fail":
-                    raise JobFailed(
-                        "SW-SOURCE-BAD-EVENT",
-                        f"{file} row {at + row}, field {misfit.path!r}: {misfit}",
-                        'write the file anew, corrected, or leave such rows out with on_error="drop"',
-                    ) from None
-                piece.dropped += 1
-        return piece
-
-    def _convert(self, batch: pa.RecordBatch) -> list[E]:
-        """The events of a batch; raises Misfit for a value that does not fit, with the field in `path`."""
-        columns = []
-        for name, field in fields_of(self.event).items():
-            column = batch.column(name)
-            if column.null_count and not field.nullable:
-                raise Misfit(None, field.name, name)
-            try:
-                wanted = relaxed(field.arrow)
-                columns.append(column if column.type == wanted else column.cast(wanted))
-                if field.arrow.num_fields:  # what is null further down is found by building it
-                    field.build(field.restore(columns[-1].to_pylist()))
-            except pa.ArrowException:
-                raise Misfit(column.to_pylist()[0] if len(column) == 1 else column, field.name, name) from None
-            except Misfit as misfit:
-                raise Misfit(misfit.value, misfit.expected, name) from None
-        whole = pa.RecordBatch.from_arrays(columns, names=arrow_schema(self.event).names) if columns else batch
-        return to_structs(self.event, whole)
+        action = 'write the file anew, corrected, or leave such rows out with on_error="drop"'
+        return checked_slice(self.event, batch, self._on_error, lambda row: f"{file} row {at + row}", action)
 
     def _found(self) -> Iterator[tuple[Path, Path]]:
         """The files there are now, each with the folder that its name counts from."""

@@ -14,14 +14,14 @@ was taken out at 2a and goes back only after 2c.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from streamwork.engine.chain import Chain
 from streamwork.engine.dispatcher import Dispatcher
 from streamwork.engine.executor import Executor
 from streamwork.engine.inlet import Inlet, UpstreamFailed
-from streamwork.engine.instance import Instance
+from streamwork.engine.instance import Instance, Read
 from streamwork.engine.outlet import Outlet
 from streamwork.engine.parcel import Head, Kind, Parcel, Wire
 from streamwork.engine.report import Failure, Report, Reports
@@ -85,11 +85,13 @@ class Attempt:
         self._inlet = Inlet(wire, upstream(layout, self._place), self._place)
         self._outlets = {to: Outlet(wire, self._place, to, self._name) for to in downstream(layout, self._place)}
 
-    def read(self) -> Iterator[Parcel]:
-        """2b, of a chain that begins with a source."""
+    def read(self, readers: Mapping[str, Read] | None = None) -> Iterator[Parcel]:
+        """2b, of a chain that begins with a source. `readers` bring the slices of sources that cannot be read from here."""
 
         def steps() -> Iterator[None]:
             executor = self._ready()
+            assert self._instance is not None
+            self._instance.readers = readers or {}
             while executor.choices():
                 executor.step(None)
                 yield

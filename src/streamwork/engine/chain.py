@@ -85,23 +85,28 @@ class Chain:
 
     def process(self, source: str, partition: str, piece: Slice) -> None:
         counters, count = self._sources[source], len(piece.given)
-        counters["processed"] += count + piece.dropped
-        counters["delivered"] += count
+        came = count + sum(piece.left_out.values())
+        counters["processed"] += came + piece.dropped
+        counters["delivered"] += came
         counters["dropped"] += piece.dropped
-        time, through = self._times.get(source), Input(source)
+        behind = source
+        for behind, left_out in piece.left_out.items():
+            self._steps[behind].count(came, left_out)
+            came -= left_out
+        time, through = self._times.get(source), Input(behind)
         if not self._one_by_one:
             if isinstance(piece.given, Columns) and through not in self._followers:
                 if through in self._leaving and count:
                     self.outbox.append((through, piece.given))  # nobody here looks at them
                 latest = piece.given.latest(time) if time is not None and count else None
             else:
-                self._pass_on(source, {MAIN: piece.events})
+                self._pass_on(behind, {MAIN: piece.events})
                 latest = max(getattr(event, time) for event in piece.events) if time is not None and count else None
             if latest is not None:
                 self._advance(f"{source}/{partition}", latest)
             return
         for event in piece.events:
-            self._pass_on(source, {MAIN: [event]})
+            self._pass_on(behind, {MAIN: [event]})
             if time is not None:
                 self._advance(f"{source}/{partition}", getattr(event, time))
 

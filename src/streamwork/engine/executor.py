@@ -52,6 +52,7 @@ class Executor:
     def plan(self, work: Work, reads: bool) -> None:
         """This is what an epoch brings. If it `reads`: when the slices before it are read, and then issue its checkpoint event."""
         self._ticks[work.epoch] = work.ticks
+        self._instance.adopt(work.states)
         if reads:
             self._planned.append(work)
 

@@ -7,7 +7,7 @@ finish()       changed records and staged outputs are durable; the report names 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,14 @@ from streamwork.state.rows import RowFormat
 from streamwork.world import Disk
 
 Restore = Callable[[RowFormat, tuple[FileRef, ...]], State]
+Read = Callable[[str, int, int], Iterator[Slice]]  # as `OffsetSource.read`
 
 
 class Instance:
     def __init__(self, chain: Chain, disk: Disk, work: Work, restore: Restore | None = None) -> None:
         """Restore the states that `work` names: from their files, or as `restore` does it."""
         self.chain = chain
+        self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
         self.refs = dict(work.states)  # component -> the files that hold its state
         self._disk = disk
         self._work = work
@@ -42,6 +44,14 @@ class Instance:
         self._stagings: dict[str, Staging] = {}
         self.epoch = 0  # 0: none is under way
         self.chain.watermarks = {name: _time(at) for name, at in work.watermarks.items()}
+
+    def adopt(self, states: dict[str, tuple[FileRef, ...]]) -> None:
+        """Name the files as the driver does: it may have put a snapshot in the place of many of them."""
+        for name, chain in states.items():
+            mine = self.refs.get(name, ())
+            last = next((ref for ref in reversed(chain) if not ref.is_snapshot), None)
+            if last in mine:
+                self.refs[name] = (*chain, *mine[mine.index(last) + 1 :])
 
     def begin(self, epoch: int, attempt: str) -> None:
         """Begin an epoch; `attempt` is a name that was never used before."""
@@ -65,8 +75,9 @@ class Instance:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
         for name, partitions in ranges.items():
             source: OffsetSource[Any] = self.chain.graph[name].component
+            pieces = self.readers.get(name, source.read)
             for partition, (start, end) in partitions.items():
-                for piece in source.read(partition, start, end):
+                for piece in pieces(partition, start, end):
                     self.chain.process(name, partition, piece)
                     yield
         for name, step in self.chain.polled.items():
@@ -82,7 +93,9 @@ class Instance:
         counters = chain.checkpoint()
         for name, rows in self._formats.items():
             before = self.refs.get(name, ())
-            self.refs[name] = self._files.save(rows, self.states[name], before, chain.instance, self.epoch, stem)
+            self.refs[name] = self._files.save(
+                rows, self.states[name], before, chain.instance, self.epoch, stem, self._work.memory
+            )
         staged = {name: staging.finish() for name, staging in self._stagings.items()}
         wake = chain.next_tick()
         self.epoch = 0

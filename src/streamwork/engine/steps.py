@@ -54,6 +54,11 @@ class Step(ABC):
             "dropped": self.dropped,
         }
 
+    def count(self, processed: int, left_out: int) -> None:
+        """Of a filter that was applied elsewhere: what it has seen, and what it has not let through."""
+        self.processed += processed
+        self.delivered += processed - left_out
+
     def reset(self) -> None:
         self.processed = self.delivered = self.dropped = 0
 
@@ -211,6 +216,8 @@ class KeyedStep(Step):
         event: Any = events[0]
         try:
             keys = self.node.key.values(events)
+            if self.state.layers:
+                self.state.warm(keys)
             if self._atomic:
                 self._process_atomically(events, keys, outputs, collector)
             else:

@@ -21,3 +21,4 @@ class Work(msgspec.Struct, frozen=True):
     watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
     ticks: tuple[int, ...] = ()
     chain: int = 0  # which chain of the layout
+    memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns

@@ -36,6 +36,7 @@ from streamwork.components import Position
 from streamwork.engine import Abandoned, Report, Work
 from streamwork.epoch.agreement import disagreement, missing
 from streamwork.epoch.catch_up import Route
+from streamwork.epoch.compactor import Background, Compactor, at_once
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import NoHistory, Recorder
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
@@ -48,7 +49,7 @@ from streamwork.epoch.stopwatch import Stopwatch
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Layout, Settings
-from streamwork.state import FileRef
+from streamwork.state import FileRef, StateFiles
 from streamwork.world import Clock, Processes, RealProcesses
 
 KEEP_SECONDS = 10.0
@@ -96,8 +97,9 @@ class Driver:
         history: Recorder | None = None,
         take_over: bool = False,
         accept_divergence: bool = False,
+        background: Background = at_once,
     ) -> None:
-        """`depth` is how many epochs may be under way at a time."""
+        """`depth` is how many epochs may be under way at a time; `background` is where snapshots are made."""
         self.graph = graph
         self.at: Manifest
         self.fences = Fences(store.disk, store.folder, clock, processes or RealProcesses())
@@ -111,6 +113,8 @@ class Driver:
         self._take_over = take_over
         self._sinks = Sinks(graph, store)
         self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence)
+        files = StateFiles(store.disk, store.folder)
+        self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
         self._watch = Stopwatch(clock, history or NoHistory())
         self._limited = False
         self._depth = 1 if graph.polled else depth  # what is polled may come to nothing, so nothing is built on it yet
@@ -189,6 +193,7 @@ class Driver:
         self._complete(manifest)
         self._tell(Step.COMPLETE, plan.epoch, manifest)
         self._sinks.observe(manifest)
+        self._compactor.begin(manifest)
         self._prune()
         self._tell(Step.PRUNE, plan.epoch)
         self._watch.completed(manifest)
@@ -244,6 +249,7 @@ class Driver:
                 watermarks=timed_partitions(self.graph, chain.nodes, instance, self.at.watermarks),
                 ticks=plan.ticks,
                 states={name: stored[str(instance)] for name, stored in self._chains.items() if name in chain.nodes},
+                memory=self._settings.state_memory // max(1, sum(n.parallelism for n in self.graph.stateful)),
             )
             for number, chain in enumerate(self._layout.chains)
             for instance in range(chain.parallelism)
@@ -288,7 +294,9 @@ class Driver:
             fence=self.fence,
             uid=self._uid,
             positions={**plan.end, **_polled_positions(self.graph, self.at.positions, reports)},
-            components={node.id: _chains(node.id, reports) for node in self.graph.stateful},
+            components=self._compactor.install(
+                {node.id: _chains(node.id, reports) for node in self.graph.stateful}, self._chains, plan.epoch
+            ),
             sinks={
                 node.id: SinkPart(_staged(node.id, reports), first=node.id not in self.at.sinks)
                 for node in self.graph.sinks
@@ -328,7 +336,7 @@ class Driver:
         A driver that has lost its job stops here: what it would remove may be what the new one builds on.
         """
         self.fences.check(self.fence)
-        keep = kept(self._line, self._settings.retain)
+        keep = kept(self._line, self._settings.retain, self._compactor.pinned)
         named = {path for manifest in keep for path in manifest.files}
         gone = [manifest for manifest in self._line if manifest not in keep]
         for manifest in gone:
@@ -336,11 +344,14 @@ class Driver:
         self._store.discard_files({path for manifest in gone for path in manifest.files if path not in named})
         if gone:
             self._store.remove_plans(below=keep[-1].epoch)
-        if self.at.epoch >= self._tidied + TIDY_EVERY:
+        if self.at.epoch >= self._tidied + TIDY_EVERY and not self._compactor.busy:
             self._tidied = self.at.epoch
             self._store.clean_up(self.fence, named, done=self.at.epoch)
         self._line = keep
         self._watch.lap(self.at.epoch, Step.PRUNE)
+
+    def _new_stem(self) -> str:
+        return f"{self.fence}-{self._new_uid()[:8]}"
 
     def _tell(self, step: Step, epoch: int, manifest: Manifest | None = None) -> None:
         if self._listener is not None:
@@ -380,6 +391,7 @@ class Driver:
         if self._kept:
             with contextlib.suppress(StreamworkError, OSError):  # late news only means that sources keep more
                 self._keep()
+        self._store.discard_files(self._compactor.give_up())
         self._sinks.close()
         self._watch.close()
         with contextlib.suppress(OSError):  # then whoever comes next waits a little longer

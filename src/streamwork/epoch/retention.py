@@ -14,16 +14,16 @@ from streamwork.epoch.manifest import Manifest
 from streamwork.state import essential
 
 
-def kept(line: Sequence[Manifest], retain: int) -> list[Manifest]:
-    """Of a line of manifests, the newest first, those to keep, in the same order."""
-    keep = list(line[:retain])
+def kept(line: Sequence[Manifest], retain: int, pinned: int | None = None) -> list[Manifest]:
+    """Of a line of manifests, the newest first, those to keep, in the same order. The one that is pinned is kept in any case."""
+    keep = [manifest for place, manifest in enumerate(line) if place < retain or manifest.epoch == pinned]
     if not line:
         return keep
     needed = vital(line[0])
     if any(not needed & vital(manifest) for manifest in keep):
         return keep
     anchor = next((manifest for manifest in line[retain:] if not needed & vital(manifest)), None)
-    return keep if anchor is None else [*keep, anchor]
+    return keep if anchor is None else sorted([*keep, anchor], key=line.index)
 
 
 def vital(manifest: Manifest) -> set[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
+from streamwork.connectors.dataframe import no_spark
 from streamwork.engine import Engine, Report, Schedule, Work
-from streamwork.job import Layout
+from streamwork.job import Graph, Layout
 from streamwork.world import Disk
 
 
@@ -28,6 +29,12 @@ class LocalHost:
         self._align = align
         self._engine: Engine | None = None
 
+    def open(self, graph: Graph) -> None:
+        """To be called before anything is planned: refuses what only Spark can read."""
+        for node in graph.planned:
+            if node.component.native() is not None:
+                raise no_spark(f"source {node.id!r}")
+
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
         if self._engine is None:
             self._engine = Engine(layout, works, self._disk, self._new_attempt, self._schedule, self._align)
@@ -41,6 +48,9 @@ class LocalHost:
             self._engine.discard()
             self._engine = None
             raise
+
+    def keep_warm(self) -> None:
+        """Nothing gets cold here."""
 
     def close(self) -> None:
         if self._engine is not None:

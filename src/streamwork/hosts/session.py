@@ -1,4 +1,8 @@
-"""Starting Spark: quietly, on loopback, with workers that run this very Python."""
+"""Starting Spark: quietly, with workers that run this very Python and find this very code.
+
+On this machine workers look where this process looks. On a cluster they are sent the package and the job's modules; Python
+itself and the packages that both import are expected there, at the same place (`hosts.probe` looks).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from streamwork.errors import JobFailed, WrongUse
+from streamwork.errors import JobFailed
 from streamwork.hosts.java import find_java
-
-DEFAULT_MASTER = "local[*]"
+from streamwork.hosts.master import DEFAULT_MASTER, address_towards, check_master, is_remote
+from streamwork.hosts.shipping import ship
 
 
 def start_spark(master: str = DEFAULT_MASTER, log: Path | None = None, module_folders: list[Path] | None = None) -> Any:
@@ -22,42 +26,66 @@ def start_spark(master: str = DEFAULT_MASTER, log: Path | None = None, module_fo
     `log` takes what Spark and its workers print; None lets it through to the terminal. `module_folders` are where workers look
     for the job's modules.
     """
-    if not master.startswith("local"):
-        raise WrongUse(
-            "SW-SPARK-MASTER",
-            f"master {master!r} is not local",
-            'use "local[N]" or "local[*]": this version runs on one machine',
-        )
+    master = check_master(master)
     from pyspark.sql import SparkSession
 
+    folders = module_folders or []
     running = SparkSession.getActiveSession()
     if running is not None:
+        if is_remote(running.sparkContext.master):
+            ship(running.sparkContext, folders)
         return running
     os.environ["JAVA_HOME"] = str(find_java().home)
+    _choose_python(master, folders)
+    try:
+        with _standard_error_to(log):
+            session = _builder(master, quiet=log is not None).getOrCreate()
+            if is_remote(master):
+                ship(session.sparkContext, folders)
+            return session
+    except Exception as error:
+        told = f"; it said: {_tail(log)}" if log is not None else ""
+        what = f" on {master}" if is_remote(master) else ""
+        raise JobFailed(
+            "SW-SPARK-START",
+            f"Spark did not start{what}: {error}{told}",
+            f"is the master at {master} up, and does it answer?"
+            if what
+            else "run `streamwork doctor`: it looks for the cause",
+        ) from error
+
+
+def _choose_python(master: str, folders: list[Path]) -> None:
+    """Workers run this very Python, unless somebody knows where another machine has it."""
+    if is_remote(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        return
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    folders = [str(folder) for folder in module_folders or []]
-    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
-    scratch = tempfile.gettempdir()
+    places = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(places)
+
+
+def _builder(master: str, quiet: bool) -> Any:
+    from pyspark.sql import SparkSession
+
+    here = os.environ.get("SPARK_LOCAL_IP") or address_towards(master)
+    os.environ.setdefault("SPARK_LOCAL_IP", here)
     builder = (
         SparkSession.builder.master(master)
         .appName("streamwork")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.log.level", "WARN" if log is None else "ERROR")
-        .config("spark.sql.warehouse.dir", str(Path(scratch) / "streamwork-warehouse"))
+        .config("spark.driver.host", here)
+        .config("spark.driver.bindAddress", here)
+        .config("spark.log.level", "ERROR" if quiet else "WARN")
+        .config("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "streamwork-warehouse"))
         .config("spark.python.worker.reuse", "true")
     )
-    try:
-        with _standard_error_to(log):
-            return builder.getOrCreate()
-    except Exception as error:
-        told = f"; it said: {_tail(log)}" if log is not None else ""
-        raise JobFailed(
-            "SW-SPARK-START", f"Spark did not start: {error}{told}", "run `streamwork doctor`: it looks for the cause"
-        ) from error
+    if is_remote(master):
+        # What a lost executor had computed is soon computed again: do not wait for its return three times five seconds.
+        builder = builder.config("spark.shuffle.io.retryWait", "1s")
+    return builder
 
 
 @contextmanager

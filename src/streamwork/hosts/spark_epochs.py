@@ -20,14 +20,23 @@ from typing import Any
 
 import msgspec
 
-from streamwork.engine import Report, Reports, Work
-from streamwork.errors import JobFailed
+from streamwork.engine import Abandoned, Report, Reports, Work
+from streamwork.errors import JobFailed, StreamworkError
+from streamwork.hosts.master import is_remote
+from streamwork.hosts.patience import Patience
+from streamwork.hosts.probe import cannot_run, unshared
+from streamwork.hosts.spark_input import stage_input
 from streamwork.hosts.spark_rows import ROW_SCHEMA, places
-from streamwork.hosts.spark_task import REPORT_SCHEMA, task
-from streamwork.job import Layout
+from streamwork.hosts.spark_tables import SparkTables
+from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, pass_through, task
+from streamwork.job import Graph, Layout
+from streamwork.world import Clock, RealClock
 
-PARCELS_PER_BATCH = 8
-"""So many rows are handed to a Python worker at a time: each may hold megabytes."""
+ROWS_PER_BATCH = 16_384
+BYTES_PER_BATCH = 8_000_000
+"""So much is handed to a Python worker at a time, whichever is less: rows of a source are small, a parcel may hold megabytes."""
+KEEP_WARM_SECONDS = 25.0
+"""Spark ends Python workers, and with them the state that they hold, when none of them was used for a minute."""
 
 
 class SparkEpochs:
@@ -35,35 +44,68 @@ class SparkEpochs:
 
     name = "microbatch"
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, clock: Clock | None = None) -> None:
         self._session = spark.newSession()
+        self._remote = is_remote(spark.sparkContext.master)
+        self._clock = clock or RealClock()
+        self._used = self._clock.monotonic()  # when the Python workers last had something to do
         self._session.conf.set("spark.sql.adaptive.enabled", "false")
-        self._session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(PARCELS_PER_BATCH))
+        self._session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH))
+        self._session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(BYTES_PER_BATCH))
         # An attempt names itself in what it sends, so to Spark it is never the same output again, and Spark would give the job
         # up wherever a stage is run again. `Report.consumed` tells the driver exactly what has happened.
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enabled", "false")
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "false")
         self._shipped: tuple[Layout, str, Any] | None = None
+        self._tables = SparkTables(self._session)
+
+    def open(self, graph: Graph) -> None:
+        """To be called before anything is planned: finds the sources whose rows are in Spark."""
+        self._tables.open(graph)
 
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
         self._submitted = (layout, works)
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
-        """The epoch's one Spark job. It is not interrupted when its time has expired."""
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
+        """The epoch's one Spark job. It is cancelled when its time has expired."""
         layout, works = self._submitted
         self._session.sparkContext.setJobDescription(f"{layout.graph.job}: checkpoint {epoch}")
-        try:
-            rows = self._line_of_stages(layout, works).collect()
-        except (Py4JJavaError, PySparkException) as error:
-            raise _spark_failed(epoch, error) from error
+        with Patience(self._session.sparkContext, expired) as patience:
+            try:
+                rows = self._action(f"compute epoch {epoch}", lambda: self._line_of_stages(layout, works))
+            except StreamworkError as error:
+                if patience.lost:
+                    raise Abandoned from error
+                raise
         answers = [Reports.from_json(row[0]) for row in rows]
         for answer in answers:
             if answer.failure is not None:
                 raise answer.failure.to_error()
         return [report for answer in answers for report in answer.reports]
+
+    def keep_warm(self) -> None:
+        """To be called now and then while there is nothing to compute: lets the Python workers live, and what they remember.
+
+        It costs a clock's look; every `KEEP_WARM_SECONDS` a Spark job that does nothing, on every core.
+        """
+        if self._clock.monotonic() < self._used + KEEP_WARM_SECONDS:
+            return
+        tasks = self._session.sparkContext.defaultParallelism
+        self._session.sparkContext.setJobDescription("keeping the Python workers")
+        frame = self._session.range(tasks, numPartitions=tasks)
+        self._action("keep its Python workers", lambda: frame.mapInArrow(pass_through, "id long"))
+
+    def _action(self, what: str, frame: Callable[[], Any]) -> Sequence[Any]:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            rows: Sequence[Any] = frame().collect()
+            return rows
+        except (Py4JJavaError, PySparkException) as error:
+            raise _spark_failed(what, error, self._remote) from error
+        finally:
+            self._used = self._clock.monotonic()
 
     def close(self) -> None:
         if self._shipped is not None:
@@ -77,11 +119,9 @@ class SparkEpochs:
         last, frame = len(layout.stages) - 1, None
         for stage in range(last + 1):
             mine = [by_place[place] for place in places(layout, stage)]
-            if frame is None:
-                frame = self._session.range(len(mine), numPartitions=len(mine))
-            else:
-                frame = frame.repartitionById(len(mine), "__instance").sortWithinPartitions("__order")
-            run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage)
+            native, slices = self._tables.slices(layout, mine)
+            frame = stage_input(self._session, frame, len(mine), slices)
+            run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage, self._remote, native)
             frame = frame.mapInArrow(run, REPORT_SCHEMA if stage == last else ROW_SCHEMA)
         return frame
 
@@ -111,12 +151,17 @@ def _for_workers(layout: Layout) -> Layout:
     return Layout(replace(graph, nodes=nodes), layout.groups, layout.edges)
 
 
-def _spark_failed(epoch: int, error: Exception) -> JobFailed:
-    lines = [line for line in str(error).splitlines() if line.strip()]
+def _spark_failed(what: str, error: Exception, remote: bool) -> StreamworkError:
+    text = str(error)
+    if (found := NOT_MINE.search(text)) is not None:
+        return unshared(found["host"], found["root"], "it does not see this driver's fence")
+    lines = [line for line in text.splitlines() if line.strip()]
     told = next((line.strip() for line in reversed(lines) if "Error" in line and not line.startswith("\tat")), "")
+    if remote and "ModuleNotFoundError" in text:
+        return cannot_run(next(line.strip() for line in lines if "ModuleNotFoundError" in line))
     first = lines[0] if lines else type(error).__name__
     return JobFailed(
         "SW-SPARK-FAILED",
-        f"Spark could not compute epoch {epoch}: {first}" + (f" ({told})" if told and told != first else ""),
+        f"Spark could not {what}: {first}" + (f" ({told})" if told and told != first else ""),
         "look at spark.log in the job's folder, or run again with --spark-log: the last checkpoint is good",
     )

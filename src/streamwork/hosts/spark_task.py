@@ -7,27 +7,43 @@ next epoch.
 from __future__ import annotations
 
 import pickle
+import re
+import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
 from streamwork.engine import Parcel, Work, Worker
-from streamwork.hosts.spark_rows import Rows, parcels
+from streamwork.engine.instance import Read
+from streamwork.hosts.spark_input import Arrivals
+from streamwork.hosts.spark_rows import Rows
 from streamwork.job import Layout
 from streamwork.world import RealDisk
 
 _worker = Worker(RealDisk())
 _layouts: dict[str, Layout] = {}
+_seen: set[tuple[str, int]] = set()  # folders and fences of drivers that share them with this process
 
 REPORT_SCHEMA = "reports string"
+NOT_MINE = re.compile(r"host (?P<host>\S+) does not see (?P<root>.+)/fences/\d+\.json")
+"""What a task says, in a traceback, that runs where the job's folder is another one."""
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def task(load_layout: Callable[[], bytes], token: str, works: bytes, stage: int) -> Task:
+def task(
+    load_layout: Callable[[], bytes],
+    token: str,
+    works: bytes,
+    stage: int,
+    remote: bool = False,
+    native: tuple[str, ...] = (),
+) -> Task:
     """The function for `mapInArrow`: the attempts at one epoch by the instances of one stage.
 
-    `works` are those of the stage, in the order of its partitions. The rows of the last stage are the reports of all.
+    `works` are those of the stage, in the order of its partitions. The rows of the last stage are the reports of all. A `remote`
+    task makes sure that the job's folder is the driver's. `native` are the sources whose rows Spark brings into the stage.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -39,7 +55,9 @@ def task(load_layout: Callable[[], bytes], token: str, works: bytes, stage: int)
             _layouts[token] = pickle.loads(load_layout())
         layout = _layouts[token]
         work = msgspec.json.decode(works, type=list[Work])[partition]
-        sent = _computed(layout, token, work, stage, batches)
+        if remote:
+            _check_folder(work)
+        sent = _computed(layout, token, work, native, Arrivals(batches))
         if stage + 1 < len(layout.stages):
             yield from Rows(layout, stage).batches(sent)
         else:
@@ -49,27 +67,42 @@ def task(load_layout: Callable[[], bytes], token: str, works: bytes, stage: int)
     return run
 
 
-def _computed(
-    layout: Layout, token: str, work: Work, stage: int, batches: Iterator[pa.RecordBatch]
-) -> Iterator[Parcel]:
+def _computed(layout: Layout, token: str, work: Work, native: tuple[str, ...], arrivals: Arrivals) -> Iterator[Parcel]:
     """What one instance sends, and what goes past it."""
     place = (work.chain, work.instance)
     attempt = _worker.begin(layout, token, work)
     try:
-        if layout.chains[work.chain].is_source:
-            yield from attempt.read()
-        for parcel in parcels(batches) if stage else _nothing(batches):
+        for parcel in arrivals.parcels():
             if parcel.head.to == place:
                 yield from attempt.take(parcel)
             else:
                 yield parcel
+        if layout.chains[work.chain].is_source:
+            yield from attempt.read(_readers(layout, work, native, arrivals))
         yield from attempt.finish()
+        arrivals.drain()
     finally:
         attempt.discard()
 
 
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[Parcel]:
-    """The rows before the first stage only make Spark run every instance."""
-    for _ in batches:
-        pass
-    return iter(())
+def _readers(layout: Layout, work: Work, native: tuple[str, ...], arrivals: Arrivals) -> dict[str, Read]:
+    """How the slices come that Spark brings to this instance."""
+    sources = {name: layout.graph[name].component.native() for name in native if name in work.ranges}
+    return {
+        name: arrivals.reader(name, native.index(name), layout.native[name].filters, source.take)
+        for name, source in sources.items()
+    }
+
+
+def _check_folder(work: Work) -> None:
+    """Raises unless the file is here that the driver made when it started; then Spark may try another machine."""
+    if (work.folder, work.fence) not in _seen:
+        fence = Path(work.folder) / "fences" / f"{work.fence}.json"
+        if not fence.exists():
+            raise FileNotFoundError(f"host {socket.gethostname()} does not see {fence}")
+        _seen.add((work.folder, work.fence))
+
+
+def pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Nothing to do but to be alive."""
+    yield from batches

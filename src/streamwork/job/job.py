@@ -33,6 +33,7 @@ from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
 from streamwork.job.settings import Settings
+from streamwork.job.size import size
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
 
 
@@ -54,6 +55,7 @@ class Job:
         parallelism: int = 1,
         retain: int = 3,
         lease: str | float = "10s",
+        state_memory: str | int = "1GB",
         restart: Backoff | None = Backoff(),  # noqa: B008 (a frozen value)
     ) -> None:
         self.name = check_name(name, "job name")
@@ -64,6 +66,7 @@ class Job:
             parallelism=parallelism,
             retain=retain,
             lease=seconds(lease),
+            state_memory=size(state_memory),
             restart=restart,
         )
         self._nodes: dict[str, Node] = {}

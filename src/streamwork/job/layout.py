@@ -16,6 +16,7 @@ from typing import Any
 
 from streamwork.components import OffsetSource
 from streamwork.job.graph import Graph, Input, Node, NodeKind
+from streamwork.job.native import Native, native_part
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,13 @@ class Layout:
             stage[chain] = min((stage[after] - 1 for after in self.downstream[chain]), default=stage[chain])
         return tuple(tuple(c for c in count if stage[c] == number) for number in range(max(stage) + 1))
 
+    @cached_property
+    def native(self) -> dict[str, Native]:
+        """Of each source whose rows are in Spark's JVM: what runs there."""
+        together = {(edge.from_id, edge.to_id) for edge in self.edges if not edge.exchange}
+        parts = (native_part(self.graph, node, together) for node in self.graph.planned)
+        return {part.source: part for part in parts if part is not None}
+
     def has_event_time(self, chain: int) -> bool:
         """True if some source of this chain, or before it, says when its events happened."""
         mine = any(self.graph[node_id].time is not None for node_id in self.chains[chain].nodes)
@@ -163,11 +171,21 @@ class Layout:
             place = f"stage {stage_of[number]} of {len(self.stages)}"
             where = f", behind the exchange from {self._names(self.upstream[number])}" if self.upstream[number] else ""
             lines.append(f"  runs as {tasks} in {place} of each checkpoint's Spark job{where}")
+            lines += self._places(chain)
             for edge in self.edges:
                 if edge.to_id in chain.nodes and (edge.exchange or self.graph[edge.to_id].key is not None):
                     how = "exchange" if edge.exchange else "no exchange"
                     lines.append(f"  {how} between {edge.from_id} and {edge.to_id}: {edge.why}")
         return "\n".join(lines)
+
+    def _places(self, chain: ChainSpec) -> list[str]:
+        """What of a chain runs in the JVM, and what in Python."""
+        parts = [self.native[node_id] for node_id in chain.nodes if node_id in self.native]
+        inside = {node_id for part in parts for node_id in (part.source, *part.filters)}
+        lines = [f"  in Spark's JVM: {part.told(self.graph)}" for part in parts]
+        if rest := [node_id for node_id in chain.nodes if node_id not in inside]:
+            lines.append(f"  in Python workers: {', '.join(rest)}")
+        return lines + [f"  {part.rest}" for part in parts if part.rest]
 
     def _names(self, chains: tuple[int, ...]) -> str:
         return ("chain " if len(chains) == 1 else "chains ") + ", ".join(str(chain + 1) for chain in chains)

@@ -20,6 +20,9 @@ class Settings(msgspec.Struct, frozen=True):
     retain: int = 3  # completed checkpoints that are kept
     lease: float = 10.0  # seconds without a sign of life after which a driver elsewhere is taken for dead
     restart: Backoff | None = Backoff()  # None: a failed job is not started again
+    state_memory: int = (
+        1 << 30
+    )  # bytes that records of state may take in each executor; what is beyond stays in columns
 
     def __post_init__(self) -> None:
         if not isinstance(self.parallelism, int) or not 1 <= self.parallelism <= self.groups:
@@ -34,6 +37,10 @@ class Settings(msgspec.Struct, frozen=True):
             )
         if not isinstance(self.retain, int) or isinstance(self.retain, bool) or self.retain < 1:
             raise WrongUse("SW-JOB-SETTING", f"retain={self.retain!r}", "use a whole number from 1 on")
+        if self.state_memory <= 0:
+            raise WrongUse(
+                "SW-JOB-SETTING", f"state_memory={self.state_memory!r}", 'use a size above zero, such as "1GB"'
+            )
         if self.lease <= 0:
             raise WrongUse("SW-JOB-SETTING", f"lease={self.lease!r}", 'use a duration above zero, such as "10s"')
         if self.restart is not None and not isinstance(self.restart, Backoff):

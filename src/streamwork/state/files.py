@@ -3,8 +3,8 @@
 state/COMPONENT/INSTANCE/000000000042-FENCE-ATTEMPT.delta.parquet      what changed in epoch 42
 state/COMPONENT/INSTANCE/000000000042-FENCE-ATTEMPT.snapshot.parquet   all of it at the end of epoch 42
 
-A chain is what a manifest names for one instance. A snapshot stands beside the delta of its own epoch, and a chain begins at
-the older of its two newest snapshots:
+A chain is what a manifest names for one instance. Snapshots are made of deltas, file to file (`state.compaction`); the delta of
+its own epoch stays beside a snapshot, and a chain begins at the older of its two newest snapshots:
 
     snapshot 20 · delta 21 ... delta 40 · snapshot 40 · delta 41 · delta 42
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -24,12 +25,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamwork.errors import Refused
-from streamwork.state.keyed import InstanceState, State
+from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size_of
+from streamwork.state.layer import Layer
+from streamwork.state.merge import merge
 from streamwork.state.rows import RowFormat
 from streamwork.world import Disk
 
-LONGEST_CHAIN = 20
-"""After about so many deltas a checkpoint writes a snapshot too: a restart then reads it and little more."""
+EAGER_ROWS = 100_000
+"""A state of more rows is not made into records when it is restored, but when somebody asks for them."""
 
 SNAPSHOT = ".snapshot.parquet"
 DELTA = ".delta.parquet"
@@ -96,7 +99,12 @@ class StateFiles:
                 trouble = trouble or damaged
                 continue
             for ref, table in zip(way, tables, strict=True):
-                self.add(rows, ref, table, state)
+                self._check_fit(rows, ref, table)
+            if isinstance(state, KeyedState) and sum(table.num_rows for table in tables) > EAGER_ROWS:
+                self._rest(rows, tables, state)
+            else:
+                for table in tables:
+                    rows.decode(table, state)
             return
         if trouble is not None:
             raise trouble
@@ -104,31 +112,64 @@ class StateFiles:
     def catch_up(self, rows: RowFormat, deltas: Chain, state: State) -> None:
         """Bring further deltas into a `state` that stands right before them."""
         for ref in deltas:
-            self.add(rows, ref, self.read(ref), state)
-
-    def add(self, rows: RowFormat, ref: FileRef, table: pa.Table, state: State) -> None:
-        if not table.schema.equals(rows.schema):
-            raise misfitting_schema(rows, ref, table.schema)
-        rows.decode(table, state)
+            table = self.read(ref)
+            self._check_fit(rows, ref, table)
+            if isinstance(state, KeyedState) and state.layers:
+                keys = rows.keys(table)
+                state.warm(keys)
+                state.changed.update(keys)
+                rows.decode(table, state)
+                state.settle(table, rows.key_names, _merger(rows))
+            else:
+                rows.decode(table, state)
 
     def save(
-        self, rows: RowFormat, state: State, chain: Chain, instance: int, epoch: int, stem: str
+        self,
+        rows: RowFormat,
+        state: State,
+        chain: Chain,
+        instance: int,
+        epoch: int,
+        stem: str,
+        memory: int | None = None,
     ) -> tuple[FileRef, ...]:
-        """Write what changed, and everything beside it if a snapshot is due. Returns the chain that holds it now."""
+        """Write what changed. Returns the chain that holds the state now. `memory` is how many bytes its records may take."""
         place = f"state/{rows.component}/{instance}/{epoch:012d}-{stem}"
         if isinstance(state, InstanceState):
             if state.record is None or state.record == state.saved:
                 return tuple(chain)
             state.saved = copy.deepcopy(state.record)
             table = rows.encode(state, epoch, everything=True)  # one row: its delta is the whole of it
-            return (self._write(place + DELTA, table), self._write(place + SNAPSHOT, table))
-        new: list[FileRef] = []
-        if state.changed:
-            new.append(self._write(place + DELTA, rows.encode(state, epoch, everything=False)))
-            state.changed.clear()
-        if snapshot_is_due((*chain, *new), epoch):
-            new.append(self._write(place + SNAPSHOT, rows.encode(state, epoch, everything=True)))
-        return trimmed((*chain, *new))
+            return (self.write(place + DELTA, table), self.write(place + SNAPSHOT, table))
+        if not state.changed:
+            return tuple(chain)
+        table = rows.encode(state, epoch, everything=False)
+        ref = self.write(place + DELTA, table)
+        most = None if memory is None else _most_records(state, memory)
+        if most is not None and len(state.records) > most // 2:
+            state.used(state.changed)
+        state.settle(table, rows.key_names, _merger(rows))
+        if most is not None and len(state.records) > most:
+            self._cool(rows, state, epoch, most)
+        return (*chain, ref)
+
+    def _rest(self, rows: RowFormat, tables: Sequence[pa.Table], state: KeyedState) -> None:
+        """Leave a large state in columns, but for its timers."""
+        merged = merge(tables, rows.key_names)
+        state.rest(Layer(merged, rows.key_names), merged.num_rows, rows)
+        rows.set_timers(merged, state)
+
+    def _cool(self, rows: RowFormat, state: KeyedState, epoch: int, most: int) -> None:
+        """Let records rest in columns, as far as there are more than `most`."""
+        if not state.layers:
+            table = rows.encode(state, epoch, everything=True)
+            state.rest(Layer(table, rows.key_names), table.num_rows, rows)
+        state.cool(most * 3 // 4)  # some room, so that not every checkpoint has to do this
+
+    @staticmethod
+    def _check_fit(rows: RowFormat, ref: FileRef, table: pa.Table) -> None:
+        if not table.schema.equals(rows.schema):
+            raise misfitting_schema(rows, ref, table.schema)
 
     def read(self, ref: FileRef) -> pa.Table:
         """One state file, checked against its hash."""
@@ -149,7 +190,8 @@ class StateFiles:
             raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
         return data
 
-    def _write(self, path: str, table: pa.Table) -> FileRef:
+    def write(self, path: str, table: pa.Table) -> FileRef:
+        """A whole file, durably, under a name that was never used before."""
         buffer = pa.BufferOutputStream()
         pq.write_table(table, buffer, compression="zstd")
         data = buffer.getvalue().to_pybytes()
@@ -159,14 +201,14 @@ class StateFiles:
         return FileRef(path, hashlib.sha256(data).hexdigest(), table.num_rows, len(data))
 
 
-def snapshot_is_due(chain: Chain, epoch: int) -> bool:
-    """Where the epoch's number crosses a multiple of LONGEST_CHAIN, for whoever has deltas since the last snapshot.
+def _most_records(state: KeyedState, memory: int) -> int:
+    """About how many records fit into so many bytes, by the size of a few."""
+    sample = [size_of(key, record) for key, record in itertools.islice(state.records.items(), 50)]
+    return memory * len(sample) // sum(sample) if sample else 0
 
-    So all instances of a job write theirs in one epoch, and the manifest of that epoch cannot be ruined by any single file.
-    """
-    newest = max((place for place, ref in enumerate(chain) if ref.is_snapshot), default=-1)
-    deltas = chain[newest + 1 :]
-    return bool(deltas) and epoch // LONGEST_CHAIN > (deltas[0].epoch - 1) // LONGEST_CHAIN
+
+def _merger(rows: RowFormat) -> Merge:
+    return lambda tables, is_lowest: merge(tables, rows.key_names, keep_deleted=not is_lowest)
 
 
 def misfitting_schema(rows: RowFormat, ref: FileRef, found: pa.Schema) -> Refused:

@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import heapq
+import sys
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from streamwork.components import Record, Timer, TimerClock
 from streamwork.components.keys import canonical
+from streamwork.state.layer import Layer
+
+
+class Thaw(Protocol):
+    """Makes records of rows again, for keys that a layer holds (`RowFormat`)."""
+
+    def find(self, layer: Layer, keys: list[Any]) -> Iterable[tuple[Any, Record | None]]:
+        """(key, record) of those keys that the layer has a row of; no record if the row says that the key is gone."""
 
 
 class KeyedState:
     """Key value -> record, timers of keys, and which keys changed since the last checkpoint.
 
+    `records` holds what is in use. The rest may be in `layers`, the newest last: `warm` brings it in before it is asked for.
     A key that changed and has no record any more is one that was forgotten.
     """
 
-    __slots__ = ("_waiting", "changed", "records", "timers")
+    __slots__ = ("_absent", "_resting", "_thaw", "_waiting", "changed", "layers", "records", "timers")
 
     def __init__(self) -> None:
         self.records: dict[Any, Record] = {}
         self.changed: set[Any] = set()
         self.timers: dict[Any, set[Timer]] = {}
+        self.layers: list[Layer] = []
+        self._thaw: Thaw | None = None
+        self._resting = 0  # keys that are alive in the layers, as of the last checkpoint
+        self._absent: set[Any] = set()  # keys that the layers do not have, or have no more
         # Ordered by time, then by the key's bytes: what fires first does not depend on what was set first.
         self._waiting: dict[TimerClock, list[tuple[datetime, bytes, Any]]] = {clock: [] for clock in TimerClock}
 
     def __len__(self) -> int:
-        return len(self.records)
+        """How many keys are alive."""
+        if not self.layers:
+            return len(self.records)
+        born = sum(key in self.records for key in self._absent)
+        died = sum(key not in self.records and key not in self._absent for key in self.changed)
+        return self._resting + born - died
 
     def set_timer(self, key: Any, timer: Timer) -> None:
         mine = self.timers.setdefault(key, set())
@@ -59,8 +81,59 @@ class KeyedState:
         mine.discard(Timer(at, clock))
         if not mine:
             del self.timers[key]
+        self.warm([key])
         self.changed.add(key)
         return key, at
+
+    # ---- what rests in layers -------------------------------------------------------------------------------------
+
+    def rest(self, layer: Layer, alive: int, thaw: Thaw) -> None:
+        """Begin with a layer instead of records: it holds `alive` keys."""
+        self.layers, self._resting, self._thaw = [layer], alive, thaw
+
+    def warm(self, keys: Iterable[Any]) -> None:
+        """Bring the records of these keys in, as far as there are any."""
+        if not self.layers:
+            return
+        assert self._thaw is not None
+        records, absent = self.records, self._absent
+        missing = [k for k in dict.fromkeys(keys) if k not in records and k not in absent and k not in self.changed]
+        for layer in reversed(self.layers):
+            if not missing:
+                return
+            found = dict(self._thaw.find(layer, missing))
+            records.update((key, record) for key, record in found.items() if record is not None)
+            absent.update(key for key, record in found.items() if record is None)
+            missing = [key for key in missing if key not in found]
+        absent.update(missing)
+
+    def settle(self, delta: pa.Table | None, key: list[str], merged: Merge) -> None:
+        """A checkpoint: what changed is in `delta`, which becomes a layer if there are any."""
+        if self.layers:
+            self._resting = len(self)
+            self._absent.clear()
+            if delta is not None and delta.num_rows:
+                self.layers.append(Layer(delta, key))
+                while len(self.layers) > 1 and 2 * len(self.layers[-1]) >= len(self.layers[-2]):
+                    upper, lower = self.layers.pop(), self.layers.pop()
+                    self.layers.append(Layer(merged([lower.rows, upper.rows], not self.layers), key))
+        self.changed.clear()
+
+    def cool(self, most: int) -> None:
+        """Let go of the records that were not used for longest, until at most so many are left. They all rest in layers."""
+        assert self.layers and not self.changed
+        for key in list(self.records)[: max(0, len(self.records) - most)]:
+            del self.records[key]
+
+    def used(self, keys: Iterable[Any]) -> None:
+        """These keys were used last: they go last."""
+        for key in keys:
+            if (record := self.records.pop(key, None)) is not None:
+                self.records[key] = record
+
+
+class Merge(Protocol):
+    def __call__(self, tables: list[pa.Table], is_lowest: bool, /) -> pa.Table: ...
 
 
 class InstanceState:
@@ -77,3 +150,10 @@ class InstanceState:
 
 
 State = KeyedState | InstanceState
+
+
+def size_of(key: Any, record: Record) -> int:
+    """About how many bytes a record takes in `KeyedState.records`, with its key and its place."""
+    fields = [getattr(record, name) for name in record.__struct_fields__]
+    values = sum(sys.getsizeof(value) for value in fields if not isinstance(value, int | float | bool | None))
+    return 120 + sys.getsizeof(key) + sys.getsizeof(record) + 24 * len(fields) + values

@@ -7,16 +7,18 @@ DuckDB, Polars, pandas and Spark read it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamwork.components import Event, Key, Record, Timer, TimerClock
 from streamwork.components.columns import misfit_error, to_structs
 from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of
 from streamwork.state.keyed import InstanceState, KeyedState, State
+from streamwork.state.layer import Layer, hashed
 
 TIMERS = pa.list_(pa.struct([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("clock", pa.string())]))
 OWN_FIELDS = (
@@ -68,27 +70,60 @@ class RowFormat:
 
     def decode(self, table: pa.Table, state: State) -> None:
         """Bring the rows of one file into `state`: later files win."""
-        columns = [table.column(name).combine_chunks() for name in self.record.__struct_fields__]
-        batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.record))
-        records = to_structs(self.record, batch) if columns else [self.record() for _ in range(table.num_rows)]
         if isinstance(state, InstanceState):
-            for state.record in records:
+            for state.record in self._records(table):
                 state.saved = state.record
             return
-        assert self._key is not None
-        key_columns = [
-            field.restore(table.column(name).to_pylist())
-            for name, field in zip(self._key.fields, self._key_types, strict=True)
-        ]
-        keys = list(key_columns[0]) if len(key_columns) == 1 else list(zip(*key_columns, strict=True))
-        state.records.update(zip(keys, records, strict=True))
+        keys = self.keys(table)
+        state.records.update(zip(keys, self._records(table), strict=True))
         for key, deleted in zip(keys, table.column("__deleted").to_pylist(), strict=True):
             state.timers.pop(key, None)
             if deleted:
                 state.records.pop(key, None)
-        for key, timers in zip(keys, table.column("__timers").to_pylist(), strict=True):
-            for timer in timers:
+        self.set_timers(table, state)
+
+    def set_timers(self, table: pa.Table, state: KeyedState) -> None:
+        """Set the timers of the keys that have some."""
+        timers = table.column("__timers")
+        some = pc.greater(pc.fill_null(pc.list_value_length(timers), 0), 0)
+        if not pc.any(some).as_py():
+            return
+        waiting = table.filter(some)
+        for key, mine in zip(self.keys(waiting), waiting.column("__timers").to_pylist(), strict=True):
+            for timer in mine:
                 state.set_timer(key, Timer(timer["at"].astimezone(UTC), TimerClock(timer["clock"])))
+
+    def find(self, layer: Layer, keys: list[Any]) -> Iterator[tuple[Any, Record | None]]:
+        """(key, record) of those keys that a layer has a row of; no record where the row says that the key is gone."""
+        columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
+        places, rows = layer.find(hashed(columns))
+        if not len(rows):
+            return
+        table = layer.rows.take(pa.array(rows))
+        gone = table.column("__deleted").to_pylist()
+        found = zip(places.tolist(), self.keys(table), self._records(table), gone, strict=True)
+        for place, key, record, deleted in found:
+            if key == keys[place]:
+                yield keys[place], None if deleted else record
+
+    def keys(self, table: pa.Table) -> list[Any]:
+        """The key values of the rows, as operators see them."""
+        assert self._key is not None
+        columns = [
+            field.restore(table.column(name).to_pylist())
+            for name, field in zip(self._key.fields, self._key_types, strict=True)
+        ]
+        return list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    @property
+    def key_names(self) -> list[str]:
+        return list(self._key.fields) if self._key else []
+
+    def _records(self, table: pa.Table) -> list[Any]:
+        columns = [table.column(name).combine_chunks() for name in self.record.__struct_fields__]
+        if not columns:
+            return [self.record() for _ in range(table.num_rows)]
+        return to_structs(self.record, pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.record)))
 
     def _table(
         self,

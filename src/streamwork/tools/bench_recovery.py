@@ -13,8 +13,10 @@ and the ledger to name the manifest of that epoch.
 
     history      the same keys and the same shape of the file chain, after few and after many checkpoints and starts; on the
                  local host, which shares all but Spark with microbatch
-    restore      a state of many keys: recovery, plan and compute, which is all that the size of a state bears upon; then the
-                 restoring alone, in parts: files read and compared with their hashes, Parquet, records made
+    plain        Spark without Streamwork, interleaved: its start, and its first job, which hands one row through a Python worker.
+                 On Spark, compute has that in it
+    restore      a state of many keys: recovery, plan and compute, which is all that the size of a state bears upon, less plain
+                 Spark's first job; then the restoring alone: files compared with their hashes, Parquet, records made
 
 All processes are on one machine, so they share a monotonic clock.
 """
@@ -30,51 +32,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
-from streamwork.components import Event, KeyedCollector, KeyedOperator, Record
-from streamwork.connectors import LogSource, SqliteSink
 from streamwork.engine.instance import row_format
-from streamwork.epoch import Manifest, Started, Step, Store
-from streamwork.epoch.fences import Fences
-from streamwork.epoch.recovery import Recovery
-from streamwork.epoch.sinks import Sinks
-from streamwork.hosts.session import start_spark
-from streamwork.job import Job
+from streamwork.epoch import Manifest, Store
 from streamwork.log import EventLog
 from streamwork.state import KeyedState, StateFiles, ways
-from streamwork.tools.runner import Mode, Options, Outcome
+from streamwork.tools.bench_recovery_job import COUNTS, JOB, SOURCE, Life, Use, build, options_for
+from streamwork.tools.runner import Mode
 from streamwork.tools.runner import run as run_job
 from streamwork.world import RealDisk
 
-JOB, SOURCE, COUNTS, SINK = "recovery", "uses", "counts", "usage"
 CHILD = (
     "import time; up = time.monotonic(); import sys; import streamwork.tools.cli; "
-    "from streamwork.tools import bench_recovery; bench_recovery.live(up, *sys.argv[1:])"
+    "from streamwork.tools import bench_recovery_job; bench_recovery_job.live(up, *sys.argv[1:])"
 )
 """A process of the job. It imports the command line, as `streamwork run` does."""
-TIMED: dict[str, tuple[type, str]] = {
-    "look": (Recovery, "look"),
-    "wait": (Fences, "wait"),
-    "claim": (Fences, "claim"),
-    "register": (Sinks, "register"),
-    "read": (Recovery, "read"),
-    "finish": (Recovery, "finish"),
-    "tidy": (Recovery, "tidy"),
-}
-"""The parts of a recovery, and what does them."""
-FIRST_EPOCH = (Step.PLAN, Step.COMPUTE, Step.PREPARE, Step.COMMIT, Step.COMPLETE)
-
 Tell = Callable[[str], None]
-Life = dict[str, float]
-"""Part -> seconds."""
 Lives = dict[str, list[Life]]
 
 
@@ -96,29 +76,6 @@ FULL = Sizes()
 TEN = 10
 
 
-class Use(Event, frozen=True):
-    card: str
-    amount: int
-
-
-class Usage(Event, frozen=True):
-    card: str
-    seen: int
-    total: int
-
-
-class Count(Record):
-    seen: int = 0
-    total: int = 0
-
-
-class Counting(KeyedOperator[Use, Count, Usage]):
-    def apply(self, event: Use, state: Count, collector: KeyedCollector) -> None:
-        state.seen += 1
-        state.total += event.amount
-        collector.emit(Usage(event.card, state.seen, state.total))
-
-
 def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda line: None) -> dict[str, Any]:
     """Measure; every number that was used. Raises AssertionError if a result is wrong. `tell` gets lines for people."""
     with tempfile.TemporaryDirectory(prefix="bench-recovery-", dir=folder) as scratch, contextlib.ExitStack() as stack:
@@ -137,20 +94,20 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
             place.life(Mode.LOCAL)  # so that there is somebody to kill
         local = _lives(places, Mode.LOCAL, sizes.repeats, tell)
         long = {"long": places.pop("long")}
-        spark = _lives(places, Mode.MICROBATCH, sizes.spark_repeats, tell)
+        spark = _lives({"plain": Plain(Path(scratch)), **places}, Mode.MICROBATCH, sizes.spark_repeats, tell)
         spark |= _lives(long, Mode.MICROBATCH, min(2, sizes.spark_repeats), tell)
         tell("restoring the state alone")
         restored = [places["many"].restore() for _ in range(sizes.restores)]
     return _numbers(sizes, local, spark, restored)
 
 
-def _lives(places: dict[str, Place], mode: Mode, repeats: int, tell: Tell) -> Lives:
+def _lives(places: Mapping[str, Place | Plain], mode: Mode, repeats: int, tell: Tell) -> Lives:
     """Interleaved, so that a noisy minute hits all."""
     found: Lives = {name: [] for name in places if repeats}
     for repeat in range(repeats):
         for name, place in places.items():
             found[name].append(life := place.life(mode))
-            tell(f"{mode.value}, {name}, {repeat + 1} of {repeats}: {life['total']:.2f} s to the first new epoch")
+            tell(f"{mode.value}, {name}, {repeat + 1} of {repeats}: {life['total']:.2f} s")
     return found
 
 
@@ -173,7 +130,7 @@ class Place:
         """A life that ends well, on the local host."""
         before = self._completed().epoch if self._events else 0
         self._append(checkpoints)
-        outcome = run_job(build(self.folder, self.slice), _options(self.folder, Mode.LOCAL))
+        outcome = run_job(build(self.folder, self.slice), options_for(self.folder, Mode.LOCAL))
         assert outcome.checkpoint == before + checkpoints, outcome
         self._check()
 
@@ -216,8 +173,9 @@ class Place:
     def restore(self) -> Life:
         """What a worker does to have the state in memory, in parts. The records are checked."""
         manifest = self._completed()
-        graph = build(self.folder, self.slice).graph()
-        rows = row_format(graph, graph[COUNTS], 256)
+        job = build(self.folder, self.slice)
+        graph = job.graph()
+        rows = row_format(graph, graph[COUNTS], job.settings.groups)
         files, chain = StateFiles(RealDisk(), self.folder / "root" / JOB), manifest.components[COUNTS]["0"]
         way, state = next(ways(chain)), rows.new_state()
         gc.collect()
@@ -225,29 +183,30 @@ class Place:
         for ref in way:
             files.check(ref)
         checked = time.perf_counter()
-        tables = [files.read(ref) for ref in way]
+        for ref in way:
+            files.read(ref)
         read = time.perf_counter()
-        for ref, table in zip(way, tables, strict=True):
-            files.add(rows, ref, table, state)
-        decoded = time.perf_counter()
+        files.load(rows, chain, state)
+        loaded = time.perf_counter()
         assert isinstance(state, KeyedState)
+        wanted = self._wanted(manifest.positions[f"{SOURCE}/0"])
+        state.warm(wanted)  # what rests in columns is made into records when somebody asks for it
         seen = {key: (count.seen, count.total) for key, count in state.records.items()}  # type: ignore[attr-defined]
-        assert seen == self._wanted(manifest.positions[f"{SOURCE}/0"]), "the records are wrong"
+        assert seen == wanted, "the records are wrong"
         check = checked - began
         return {
             "check": check,
             "parquet": max(0.0, read - checked - check),  # reading checks again
-            "decode": decoded - read,
-            "all": decoded - checked,
+            "decode": max(0.0, loaded - read - (read - checked)),  # loading reads again
+            "all": loaded - read,
             "bytes": float(sum(ref.bytes for ref in way)),
             "rows": float(sum(ref.rows for ref in way)),
         }
 
     def _append(self, checkpoints: int) -> None:
         first, self._events = self._events, self._events + checkpoints * self.slice
-        numbers = np.arange(first, self._events)
-        cards = [_card(key) for key in (numbers % self.keys).tolist()]
-        batch = pa.record_batch({"card": pa.array(cards), "amount": pa.array(numbers // self.keys + 1)})
+        keys = [number % self.keys for number in range(first, self._events)]
+        batch = pa.record_batch({"card": list(map(_card, keys)), "amount": list(map(_mixed, keys))})
         with EventLog(self.folder / "log", Use) as log:
             log.append(batch)
 
@@ -271,92 +230,30 @@ class Place:
     def _wanted(self, events: int) -> dict[str, tuple[int, int]]:
         rounds, rest = divmod(events, self.keys)
         counts = ((key, rounds + (key < rest)) for key in range(min(events, self.keys)))
-        return {_card(key): (seen, seen * (seen + 1) // 2) for key, seen in counts}
+        return {_card(key): (seen, seen * _mixed(key)) for key, seen in counts}
+
+
+class Plain:
+    """Spark without Streamwork."""
+
+    def __init__(self, folder: Path) -> None:
+        self._command = [sys.executable, "-c", CHILD, str(folder)]
+
+    def life(self, mode: Mode) -> Life:
+        began = time.monotonic()
+        said = subprocess.run(self._command, stdout=subprocess.PIPE, check=True).stdout
+        found = msgspec.json.decode(said, type=Life)
+        up, done = found.pop("up"), found.pop("done")
+        return {"process": up - began, **found, "total": done - began}
+
+
+def _mixed(key: int) -> int:
+    """Another number for each key, below 2**32, so that files are not smaller than those of real keys and amounts."""
+    return key * 2_654_435_761 % 2**32
 
 
 def _card(key: int) -> str:
-    return f"card-{key:07d}"
-
-
-def build(folder: Path, size: int) -> Job:
-    job = Job(JOB, checkpoint_every=0)
-    uses = job.source(LogSource(folder / "log", Use, max_events=size), id=SOURCE)
-    uses.apply(Counting(), key="card", id=COUNTS).sink(SqliteSink(folder / "out.db", "usage", key="card"), id=SINK)
-    return job
-
-
-def _options(folder: Path, mode: Mode) -> Options:
-    return Options(mode=mode, root=folder / "root", master="local[2]", until_caught_up=True, restart=False)
-
-
-# ---- the process that is killed -----------------------------------------------------------------------------------------
-
-
-class Marks:
-    """Notes when the parts of a start and of the first new epoch are done; says so, and waits at the places described above."""
-
-    def __init__(self, parts: Life, up: float) -> None:
-        self._parts = parts
-        self._up = up
-        self._last = time.monotonic()
-        self._said = False
-
-    def on_started(self, job: str, started: Started) -> None:
-        self._lap("recovery")
-
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        if "recovery" not in self._parts:
-            return
-        if not self._said and step in FIRST_EPOCH:
-            self._lap(step.value)
-        if not self._said and step is Step.COMPLETE:
-            self._said = True
-            first = sum(self._parts[one.value] for one in FIRST_EPOCH)
-            marks = {"up": self._up, "done": self._last, "epoch": float(epoch), "first_epoch": first}
-            _say(msgspec.json.encode({**self._parts, **marks}).decode())
-            sys.stdin.readline()
-        elif self._said and step is Step.PREPARE:
-            _say("prepared")
-            time.sleep(3600)
-
-    def _lap(self, part: str) -> None:
-        now = time.monotonic()
-        self._parts[part] = self._parts.get(part, 0.0) + now - self._last
-        self._last = now
-
-    def on_starting(self, job: str, mode: Mode, root: Path) -> None: ...
-    def on_note(self, line: str) -> None: ...
-    def on_end(self, outcome: Outcome) -> None: ...
-    def close(self) -> None: ...
-
-
-def live(up: float, folder: str, mode: str, size: str) -> None:
-    """One life of the job, in a process of its own that came up at `up`."""
-    imported = time.monotonic()
-    parts: Life = {"imports": imported - up, "spark": 0.0}
-    options = _options(Path(folder), Mode(mode))
-    if options.mode is Mode.MICROBATCH:
-        start_spark(options.master, Path(folder) / "spark.log")
-        parts["spark"] = time.monotonic() - imported
-    for part, (owner, name) in TIMED.items():
-        setattr(owner, name, _timed(getattr(owner, name), parts, part))
-    run_job(build(Path(folder), int(size)), options, Marks(parts, up))
-
-
-def _timed(method: Callable[..., Any], parts: Life, part: str) -> Callable[..., Any]:
-    def timed(*given: Any, **named: Any) -> Any:
-        began = time.monotonic()
-        try:
-            return method(*given, **named)
-        finally:
-            parts[part] = parts.get(part, 0.0) + time.monotonic() - began
-
-    return timed
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    return f"{_mixed(key):08x}"
 
 
 # ---- what came of it ----------------------------------------------------------------------------------------------------
@@ -366,14 +263,19 @@ def _numbers(sizes: Sizes, local: Lives, spark: Lives, restored: list[Life]) -> 
     found = {"local": _spreads(local)} | ({"microbatch": _spreads(spark)} if spark else {})
     main = found["microbatch" if spark else "local"]
     driven = {
-        host: {name: parts["recovery_and_first_epoch"] for name, parts in one.items()} for host, one in found.items()
+        host: [one[name]["recovery_and_first_epoch"]["median"] for name in ("long", "short")]
+        for host, one in found.items()
     }
-    ratios = {host: round(one["long"]["median"] / one["short"]["median"], 3) for host, one in driven.items()}
+    ratios = {host: round(long / short, 3) for host, (long, short) in driven.items()}
+    first_job = main["plain"]["first_job"]["median"] if spark else 0.0
+    restored_with = main["many"]["recovery_plan_compute"]["median"]
     return {
         "kill_to_new_epoch_s": main["short"]["total"]["median"],
         "kill_to_new_epoch_without_spark_s": main["short"]["total_without_spark"]["median"],
         "ratio_long_vs_short": ratios["local"],
-        f"restore_{sizes.many_keys // 1_000_000}m_keys_s": main["many"]["recovery_plan_compute"]["median"],
+        f"restore_{sizes.many_keys // 1_000_000}m_keys_s": round(restored_with - first_job, 4),
+        f"restore_{sizes.many_keys // 1_000_000}m_keys_with_first_job_s": restored_with,
+        "plain_spark_first_job_s": first_job,
         "ratios_long_vs_short": ratios,
         "seconds": found,
         "restore_alone": {part: _spread([one[part] for one in restored]) for part in restored[0]},

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import streamwork
 from streamwork.errors import StreamworkError, WrongUse
-from streamwork.hosts.session import DEFAULT_MASTER
+from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.job import Job, Layout
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
@@ -35,7 +35,8 @@ MODE = click.option(
     type=click.Choice([mode.value for mode in Mode]),
     default=Mode.MICROBATCH.value,
     show_default=True,
-    help="microbatch: on Spark, one job per checkpoint. local: in this process, without Spark.",
+    help="microbatch: on Spark, one job per checkpoint. batch: on Spark, one checkpoint over everything there is, "
+    "in a folder and with targets of its own. local: in this process, without Spark.",
 )
 
 
@@ -53,7 +54,9 @@ def cli() -> None:
     type=click.Path(path_type=Path),
     help="Where state and checkpoints are kept  [default: .streamwork beside JOBFILE]",
 )
-@click.option("--master", default=DEFAULT_MASTER, show_default=True, help="Spark master.")
+@click.option(
+    "--master", default=DEFAULT_MASTER, show_default=True, help="Spark master: local[N], or spark://HOST:PORT."
+)
 @click.option("--until-caught-up", is_flag=True, help="Stop when all input that is there has been processed.")
 @click.option(
     "--checkpoint-every", metavar="DURATION", help='Shortest time between checkpoints, such as "500ms" or "1s".'
@@ -231,7 +234,13 @@ def doctor_command(root: Path, as_json: bool) -> None:
     show_default=True,
     help="Where to put it all.",
 )
-@MODE
+@click.option(
+    "--mode",
+    type=click.Choice([Mode.MICROBATCH.value, Mode.LOCAL.value]),
+    default=Mode.MICROBATCH.value,
+    show_default=True,
+    help="microbatch: on Spark. local: in this process, without Spark.",
+)
 @JSON
 def demo_command(folder: Path, mode: str, as_json: bool) -> None:
     """Run the README's first job on made-up transactions, and show what it leaves behind."""
@@ -245,7 +254,7 @@ def demo_command(folder: Path, mode: str, as_json: bool) -> None:
 def _explain(job: Job, as_json: bool) -> None:
     layout = Layout.of(job.graph(), job.settings.groups)
     if as_json:
-        print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges})
+        print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges, "native": layout.native})
     else:
         click.echo(f"{job.describe()}\n{layout.explain()}")
 

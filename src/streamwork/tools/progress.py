@@ -84,7 +84,7 @@ class TerminalWatcher:
 
     def on_starting(self, job: str, mode: Mode, root: Path) -> None:
         self._console.print(starting_line(job, mode, root), markup=False, soft_wrap=True)
-        what = "starting Spark ..." if mode is Mode.MICROBATCH else "starting ..."
+        what = "starting Spark ..." if mode.on_spark else "starting ..."
         self._status = self._console.status(what)
         self._status.start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,11 +18,13 @@ from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import History
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
-from streamwork.hosts.session import DEFAULT_MASTER, start_spark
+from streamwork.hosts.master import DEFAULT_MASTER
+from streamwork.hosts.spark_life import spark_gone
 from streamwork.job import Job, Settings, jobfile
 from streamwork.job.duration import seconds
+from streamwork.tools.backfill import MARK, everything, with_ways_out
 from streamwork.tools.heartbeat import Heartbeat
-from streamwork.tools.spark_life import forget_spark, spark_gone, spark_is_gone
+from streamwork.tools.hosting import Host, on_spark
 from streamwork.tools.stopping import Stop
 from streamwork.tools.supervisor import supervise
 from streamwork.world import Clock, RealClock, RealDisk, RealProcesses
@@ -35,7 +38,16 @@ BEATS = 4
 
 class Mode(Enum):
     MICROBATCH = "microbatch"
+    BATCH = "batch"
     LOCAL = "local"
+
+    @property
+    def on_spark(self) -> bool:
+        return self is not Mode.LOCAL
+
+    def folder(self, job: str) -> str:
+        """The name of the job's folder below the root: a backfill has one of its own."""
+        return job + MARK if self is Mode.BATCH else job
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +139,7 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
     began = clock.monotonic()
     lives = Lives(job, options, watcher, clock)
     if watcher is not None:
-        watcher.on_starting(job.name, options.mode, options.root)
+        watcher.on_starting(options.mode.folder(job.name), options.mode, options.root)
     with Heartbeat(lives.beat, lives.settings.lease / BEATS):
         restarts = lives.run()
     assert lives.started is not None and lives.driver is not None
@@ -158,12 +170,14 @@ class Lives:
         self.started: Started | None = None  # how the first of them started
         self.driver: Driver | None = None
         self._fences: Fences | None = None  # of the last one that got as far as to take the job
-        self._graph = job.graph()
+        self._graph = everything(job.graph()) if options.mode is Mode.BATCH else job.graph()
+        self._host: Host | None = None  # while a driver runs
         self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
         self._options = options
+        self._background = ThreadPoolExecutor(1, "streamwork-background")  # snapshots are made there
         self._watcher = watcher
         self._clock = clock
-        self._store = Store(RealDisk(), options.root, job.name)
+        self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
         self._control = Control(self._store.disk, self._store.folder, clock)
         self._stop = Stop(clock)
         self._requests: list[Request] = []  # to stop; answered when it is done
@@ -185,7 +199,8 @@ class Lives:
 
     def live(self) -> None:
         """One driver, from its start to its end."""
-        host = _host(self._options, self._store)
+        host = self._host = self._start_host()
+        host.open(self._graph)
         history = History(self._store.folder / "history.sqlite", tell=self.tell)
         driver = self.driver = Driver(
             self._graph,
@@ -199,6 +214,7 @@ class Lives:
             history=history,
             take_over=self._options.take_over and self.started is None,  # a restart pushes nobody out
             accept_divergence=self._options.accept_divergence,
+            background=self._background.submit,
         )
         driver.fences.tell = self.tell
         try:
@@ -210,18 +226,29 @@ class Lives:
             with self._stop.on_signal():
                 self._epochs(driver)
         except BaseException as error:
+            self._host = None
             self._fences = driver.fences if driver.fences.mine is not None else self._fences
             self.tally.dead_letters += driver.dead_letters
             with contextlib.suppress(Exception):  # what it had to say is on its way up already
                 _close(driver, host)
-            if self._options.mode is Mode.MICROBATCH and (gone := spark_gone(error)) is not None:
+            if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
                 raise gone from error
+            if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
+                raise with_ways_out(error) from error
             raise
+        self._host = None
         self.tally.dead_letters += driver.dead_letters
         _close(driver, host)
 
+    def _start_host(self) -> Host:
+        options = self._options
+        if not options.mode.on_spark:
+            return LocalHost(self._store.disk)
+        log = None if options.spark_log else self._store.folder / "spark.log"
+        return on_spark(self._graph, options.root, options.master, log, options.module_folder, self._clock)
+
     def _epochs(self, driver: Driver) -> None:
-        ends = self._options.until_caught_up or driver.finished()
+        ends = self._options.until_caught_up or self._options.mode is Mode.BATCH or driver.finished()
         while not self._stop.asked:
             planned = self._clock.monotonic()
             if driver.run_epoch() is None:
@@ -236,6 +263,8 @@ class Lives:
         until = self._clock.monotonic() + seconds
         while not self._stop.asked and (left := until - self._clock.monotonic()) > 0:
             self._attend()
+            if self._host is not None:
+                self._host.keep_warm()
             self._stop.wait(min(left, ATTEND_SECONDS))
 
     def _attend(self) -> None:
@@ -285,7 +314,7 @@ class Lives:
             self._watcher.on_note(line)
 
 
-def _close(driver: Driver, host: Any) -> None:
+def _close(driver: Driver, host: Host) -> None:
     try:
         driver.close()
     finally:
@@ -321,7 +350,7 @@ def run_here(
     main = getattr(sys.modules["__main__"], "__file__", None)
     home = Path(main).absolute().parent if main else Path.cwd()
     folder = None
-    if Mode(mode) is Mode.MICROBATCH:
+    if Mode(mode).on_spark:
         job, folder = _importable(job, Path(main).absolute() if main else None)
     options = Options(
         mode=Mode(mode),
@@ -360,14 +389,3 @@ def _importable(job: Job, main: Path | None) -> tuple[Job, Path | None]:
             'put it into a file and use `streamwork run FILE`, or run it with mode="local"',
         )
     return jobfile.load_job(f"{main}:{job.name}").job, main.parent
-
-
-def _host(options: Options, store: Store) -> Any:
-    if options.mode is Mode.LOCAL:
-        return LocalHost(store.disk)
-    from streamwork.hosts.spark_epochs import SparkEpochs
-
-    if spark_is_gone():
-        forget_spark()
-    log = None if options.spark_log else store.folder / "spark.log"
-    return SparkEpochs(start_spark(options.master, log, [options.module_folder] if options.module_folder else []))

@@ -1,0 +1,72 @@
+"""Arrow batches that come from outside, as events: every value is checked against its field first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import OnError, Slice
+from streamwork.components.columns import Columns, as_events
+from streamwork.components.schema import Misfit, arrow_schema, fields_of, relaxed
+from streamwork.errors import JobFailed
+
+
+def checked_slice(
+    event: type[msgspec.Struct], batch: pa.RecordBatch, on_error: OnError, row_name: Callable[[int], str], action: str
+) -> Slice:
+    """The events of a batch, which has (at least) the columns of `event`, each of a type that fits (`parquet_types`).
+
+    A row with a value that does not fit is left out and counted where `on_error` is "drop"; else it is an error with
+    `row_name(row)` and `action` in it.
+    """
+    try:
+        return Slice(_events(event, batch))
+    except Misfit:
+        events: list[Any] = []
+        dropped = 0
+        for row in range(batch.num_rows):
+            try:
+                events += as_events(_events(event, batch.slice(row, 1)))
+            except Misfit as misfit:
+                if on_error == "fail":
+                    raise JobFailed(
+                        "SW-SOURCE-BAD-EVENT", f"{row_name(row)}, field {misfit.path!r}: {misfit}", action
+                    ) from None
+                dropped += 1
+        return Slice(events, dropped)
+
+
+def _events(event: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any] | Columns:
+    """The events of a batch; raises Misfit for a value that does not fit, with the field in `path`."""
+    columns = []
+    for name, field in fields_of(event).items():
+        column = batch.column(name)
+        if column.null_count and not field.nullable:
+            raise Misfit(None, field.name, name)
+        try:
+            wanted = relaxed(field.arrow)
+            columns.append(column if column.type == wanted else column.cast(wanted))
+            if pa.types.is_string(wanted):
+                columns[-1].validate(full=True)  # nobody else looks whether it is UTF-8 at all
+            if field.arrow.num_fields:  # what is null further down is found by building it
+                field.build(field.restore(columns[-1].to_pylist()))
+        except (pa.ArrowException, UnicodeDecodeError):
+            raise Misfit(_only(column), field.name, name) from None
+        except Misfit as misfit:
+            raise Misfit(misfit.value, misfit.expected, name) from None
+    if not columns:
+        return Columns.of(event, batch)
+    return Columns.of(event, pa.RecordBatch.from_arrays(columns, names=arrow_schema(event).names))
+
+
+def _only(column: pa.Array) -> Any:
+    """The value, where there is one alone."""
+    if len(column) != 1:
+        return column
+    try:
+        return column[0].as_py()
+    except UnicodeDecodeError:
+        return column.cast(pa.binary())[0].as_py()

@@ -1,0 +1,111 @@
+"""Snapshots are made while epochs go on: begun after one, named by the manifest of a later one.
+
+    1  begin    after an epoch e whose chains have grown long, for all instances at once: the manifest of e is pinned
+    2  write    file to file, in the background; what is written is named by nobody yet
+    3  install  the next manifest that is prepared names the snapshots, behind the deltas of e; e is no longer pinned
+
+A crash before 3 leaves files that nobody names; the next start removes them, and the snapshot is due again.
+
+All instances together, and e pinned, for the sake of retention: the manifest of e needs no delta after e, and those after it no
+file before e. So whatever single file is lost, one of them can do without it (`epoch.retention`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from streamwork.engine.instance import row_format
+from streamwork.epoch.manifest import Manifest
+from streamwork.errors import Refused
+from streamwork.job import Graph
+from streamwork.state import FileRef, StateFiles, compaction
+
+Chains = Mapping[str, Mapping[str, tuple[FileRef, ...]]]
+Snapshots = dict[tuple[str, str], FileRef]
+Background = Callable[[Callable[[], Snapshots]], "Future[Snapshots]"]
+
+
+def at_once(work: Callable[[], Snapshots]) -> Future[Snapshots]:
+    """In the foreground: for simulations, where everything is in one order."""
+    done: Future[Snapshots] = Future()
+    done.set_result(work())
+    return done
+
+
+class Compactor:
+    def __init__(
+        self, graph: Graph, files: StateFiles, groups: int, background: Background, new_stem: Callable[[], str]
+    ) -> None:
+        """`new_stem` gives names that were never used before: fence and attempt."""
+        keyed = [node for node in graph.stateful if node.key is not None]
+        self._keys = {node.id: row_format(graph, node, groups).key_names for node in keyed}
+        self._files = files
+        self._background = background
+        self._new_stem = new_stem
+        self._under_way: Future[Snapshots] | None = None
+        self._not_before = 0
+        self.pinned: int | None = None
+        """The epoch whose manifest is to be kept until its snapshots are named."""
+        self.trouble = ""
+        """Why the last try came to nothing."""
+
+    def begin(self, manifest: Manifest) -> None:
+        """1. After an epoch."""
+        if self._under_way is not None or manifest.epoch < self._not_before:
+            return
+        chains = {
+            (component, instance): chain
+            for component, instances in manifest.components.items()
+            for instance, chain in instances.items()
+            if component in self._keys and compaction.deltas_since(chain)
+        }
+        if not any(compaction.is_due(chain, manifest.epoch) for chain in chains.values()):
+            return
+        self.pinned = manifest.epoch
+        self._under_way = self._background(lambda: self._write(chains))
+
+    def _write(self, chains: Mapping[tuple[str, str], tuple[FileRef, ...]]) -> Snapshots:
+        """2. None at all if there is trouble: the job goes on with its long chains, and a start tells what is damaged."""
+        made: Snapshots = {}
+        try:
+            for (component, instance), chain in chains.items():
+                key = self._keys[component]
+                made[component, instance] = compaction.compact(self._files, chain, key, self._new_stem())
+        except (Refused, OSError) as trouble:
+            self.trouble = str(trouble)
+            return {}
+        self.trouble = ""
+        return made
+
+    def install(self, chains: Chains, known: Chains, epoch: int) -> dict[str, dict[str, tuple[FileRef, ...]]]:
+        """3. The chains that were reported, with the snapshots of those of the parent, and with those that are ready now."""
+        named = {
+            component: {
+                instance: compaction.with_known_snapshots(chain, known.get(component, {}).get(instance, ()))
+                for instance, chain in instances.items()
+            }
+            for component, instances in chains.items()
+        }
+        if self._under_way is None or not self._under_way.done():
+            return named
+        made = self._under_way.result()
+        self._under_way, self.pinned = None, None
+        if not made:
+            self._not_before = epoch + compaction.LONGEST_CHAIN
+        for (component, instance), snapshot in made.items():
+            named[component][instance] = compaction.with_snapshot(named[component][instance], snapshot)
+        return named
+
+    def give_up(self) -> list[str]:
+        """At the end: wait for what is under way, which nobody will name. The paths of its files."""
+        if self._under_way is None:
+            return []
+        made = self._under_way.result()
+        self._under_way, self.pinned = None, None
+        return [snapshot.path for snapshot in made.values()]
+
+    @property
+    def busy(self) -> bool:
+        """True while files may be there that nobody names yet."""
+        return self._under_way is not None

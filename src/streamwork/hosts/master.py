@@ -1,0 +1,59 @@
+"""Which Spark a job runs on: this machine, or a cluster."""
+
+from __future__ import annotations
+
+import re
+import socket
+from urllib.parse import urlsplit
+
+from streamwork.errors import WrongUse
+
+DEFAULT_MASTER = "local[*]"
+TRIES = 4
+"""So often a task is tried before its job fails; on a cluster this is Spark's own default."""
+
+_LOCAL = re.compile(r"local|local\[(?:\*|\d+)(?:,\s*\d+)?\]")
+
+
+def check_master(master: str) -> str:
+    """The master for Spark, or an error that says which ones there are.
+
+    Spark's local mode tries a task only once, so a Python worker that dies would cost a restart of the driver.
+    """
+    if _LOCAL.fullmatch(master):
+        cores = master.removeprefix("local").strip("[]") or "1"
+        return f"local[{cores}]" if "," in cores else f"local[{cores},{TRIES}]"
+    if is_remote(master) and (master.startswith("local-cluster") or _ports(master)):
+        return master
+    raise WrongUse(
+        "SW-SPARK-MASTER",
+        f"master {master!r} is neither this machine nor a standalone cluster",
+        'use "local[N]" or "local[*]" for this machine, or "spark://HOST:PORT" for a cluster: the master\'s log says which',
+    )
+
+
+def is_remote(master: str) -> bool:
+    """True if tasks run in other processes, with files and modules of their own, perhaps on other machines."""
+    return master.startswith(("spark://", "local-cluster["))
+
+
+def address_towards(master: str) -> str:
+    """The address of this machine under which executors find the driver: the one from which the master is reached."""
+    if not master.startswith("spark://"):
+        return "127.0.0.1"
+    place = urlsplit(master.split(",")[0])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends nothing
+            probe.connect((place.hostname, place.port))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise WrongUse(
+            "SW-SPARK-MASTER",
+            f"there is no way to {master}: {error}",
+            "correct the host, or set SPARK_LOCAL_IP to the address under which the cluster reaches this machine",
+        ) from error
+
+
+def _ports(master: str) -> bool:
+    """spark://HOST:PORT, or several masters of which one leads: spark://HOST:PORT,HOST:PORT."""
+    return all(re.fullmatch(r"[^:/,\s]+:\d+", place) for place in master.removeprefix("spark://").split(","))

@@ -1,0 +1,54 @@
+"""Sending code to the executors of a cluster: this package, and the modules of the job's folder.
+
+Only Python files are sent: data beside them is the business of sources, and what is installed is expected on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parents[1]
+EPOCH_OF_ZIP = (1980, 1, 1, 0, 0, 0)
+"""The same files make the same bytes, whenever they were saved."""
+
+
+def ship(context: Any, folders: Iterable[Path]) -> None:
+    """Put the package and the folders on the path of every worker, now and of those that come later. Again is as good as once."""
+    archives = [pack(PACKAGE, PACKAGE.parent, "streamwork")]
+    archives += [pack(folder, folder, "job") for folder in dict.fromkeys(map(Path.absolute, folders))]
+    for archive in archives:
+        if archive.name not in context._python_includes:
+            context.addPyFile(str(archive))
+
+
+def pack(folder: Path, base: Path, name: str) -> Path:
+    """An archive of the Python files below a folder, named by what is in it."""
+    files = {str(path.relative_to(base)): path.read_bytes() for path in _modules(folder)}
+    digest = hashlib.sha256()
+    for place, content in files.items():
+        digest.update(f"{place}\0{len(content)}\0".encode() + content)
+    target = Path(tempfile.mkdtemp(prefix="streamwork-")) / f"{name}-{digest.hexdigest()[:16]}.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for place, content in files.items():
+            archive.writestr(zipfile.ZipInfo(place, EPOCH_OF_ZIP), content, zipfile.ZIP_DEFLATED)
+    return target
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    """Python files, without those of virtual environments and of folders that could not be packages."""
+    for place, below, files in os.walk(folder):
+        here = Path(place)
+        below[:] = sorted(
+            name for name in below if name.isidentifier() and name != "__pycache__" and not _is_environment(here / name)
+        )
+        yield from (here / name for name in sorted(files) if name.endswith(".py"))
+
+
+def _is_environment(folder: Path) -> bool:
+    return (folder / "pyvenv.cfg").exists()

@@ -1,0 +1,56 @@
+"""Compaction: a chain of deltas is made into a snapshot, file to file, by whoever has time; never by a task.
+
+Reading a long chain costs a restart its time; writing a snapshot costs the disk its. So a snapshot is due when the deltas since the
+last one hold as many rows as it does: each row is then written about twice, however large the state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamwork.state.files import SNAPSHOT, Chain, FileRef, StateFiles, trimmed, ways
+from streamwork.state.merge import merge
+
+LONGEST_CHAIN = 20
+"""So many deltas are not worth a snapshot yet."""
+
+OLDEST_DELTA = 1_000
+"""A delta that so many epochs have been built on gets into a snapshot, however few there are: then its chain can go."""
+
+
+def deltas_since(chain: Chain) -> Chain:
+    """The deltas after the newest snapshot."""
+    newest = max((place for place, ref in enumerate(chain) if ref.is_snapshot), default=-1)
+    return chain[newest + 1 :]
+
+
+def is_due(chain: Chain, epoch: int) -> bool:
+    """Is it time to make a snapshot of a chain?"""
+    deltas = deltas_since(chain)
+    if not deltas:
+        return False
+    snapshot = max((ref.rows for ref in chain if ref.is_snapshot), default=0)
+    worth = len(deltas) >= LONGEST_CHAIN and sum(ref.rows for ref in deltas) >= snapshot
+    return worth or epoch - deltas[0].epoch >= OLDEST_DELTA
+
+
+def compact(files: StateFiles, chain: Chain, key: Sequence[str], stem: str) -> FileRef:
+    """Write the snapshot of a chain, as of its last delta. Refuses a damaged file."""
+    tables = [files.read(ref) for ref in next(ways(chain))]
+    last = chain[-1]
+    return files.write(last.path.rpartition("/")[0] + f"/{last.epoch:012d}-{stem}{SNAPSHOT}", merge(tables, key))
+
+
+def with_known_snapshots(chain: Chain, known: Chain) -> tuple[FileRef, ...]:
+    """The chain with the snapshots that a `known` chain has of its beginning: who reported it may not have heard of them."""
+    for snapshot in known:
+        shared = any(ref in known for ref in chain if ref.epoch <= snapshot.epoch and not ref.is_snapshot)
+        if snapshot.is_snapshot and snapshot not in chain and shared:
+            chain = with_snapshot(chain, snapshot)
+    return tuple(chain)
+
+
+def with_snapshot(chain: Chain, snapshot: FileRef) -> tuple[FileRef, ...]:
+    """The chain with a snapshot of its beginning in its place, behind the delta of its epoch."""
+    before = [ref for ref in chain if ref.epoch <= snapshot.epoch]
+    return trimmed((*before, snapshot, *chain[len(before) :]))

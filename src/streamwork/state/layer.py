@@ -1,0 +1,82 @@
+"""Rows of state that are not records in memory: columns, with an index by key.
+
+Most keys of a large state rest. As columns they take a fraction of the memory that Python objects take, and large layers are
+kept in a file that the system maps in and out as it likes. What an event asks for is found by the hash of its key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+SPILL_BYTES = 8_000_000
+"""Layers from this size on live in a file."""
+
+
+class Layer:
+    """At most one row per key."""
+
+    def __init__(self, rows: pa.Table, key: Sequence[str]) -> None:
+        hashes = hashed([rows.column(name) for name in key])
+        order = np.argsort(hashes, kind="stable")
+        self.rows = _resting(rows)
+        self._key = list(key)
+        self._hashes, self._order = hashes[order], order.astype(np.uint32)
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def find(self, hashes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """(place in `hashes`, row) of every row that may be meant: two keys can have one hash, so look at its key."""
+        low = np.searchsorted(self._hashes, hashes, side="left")
+        count = np.searchsorted(self._hashes, hashes, side="right") - low
+        places = np.repeat(np.arange(len(hashes)), count)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
+        return places, self._order[np.repeat(low, count) + within]
+
+
+def hashed(columns: Sequence[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
+    """One number for each row, the same for the same key values."""
+    total = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        total = total * np.uint64(1_000_003) ^ pd.util.hash_array(_plain(column), categorize=False)
+    return total
+
+
+def _plain(column: Any) -> np.ndarray[Any, Any]:
+    """As an array that pandas can hash. How depends on the type alone, so that one key has one hash wherever it stands."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(kind) or pa.types.is_boolean(kind):
+        column = column.cast(pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        column = column.cast(pa.string())
+    if not pa.types.is_integer(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False), object)
+    values = column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), np.int64(-7_046_029_254_386_353_131), values)
+
+
+def _resting(rows: pa.Table) -> pa.Table:
+    """The same rows in one piece; large ones in a file that is gone when nobody maps it any more."""
+    rows = rows.combine_chunks()
+    if rows.nbytes < SPILL_BYTES:
+        return rows
+    with tempfile.NamedTemporaryFile(prefix="streamwork-state-", suffix=".arrow", delete=False) as file:
+        path = Path(file.name)
+    try:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        with pa.memory_map(str(path)) as mapped:
+            return pa.ipc.open_file(mapped).read_all()
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,0 +1,89 @@
+"""A job as `batch` runs it: one epoch over everything there is, in a folder of its own.
+
+"Everything" is what there is when a run first looks: a source that keeps growing does not keep a backfill from ending. Another
+run in the same folder takes what has come since.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from streamwork.components import OffsetSource, Slice
+from streamwork.components.source import Partitioning
+from streamwork.errors import Refused, StreamworkError
+from streamwork.job import Graph, Node
+
+MARK = "@batch"
+"""Behind the job's name: no job can be called so, so the folder is nobody else's."""
+ALL = 2**62
+
+
+def everything(graph: Graph) -> Graph:
+    """The same graph, with sources that give all they have to one epoch."""
+    return replace(graph, nodes=tuple(_whole(node) for node in graph.nodes))
+
+
+def with_ways_out(error: StreamworkError) -> StreamworkError:
+    """What a target's owner is told in other words where the cause is that a backfill has a folder of its own."""
+    if error.code != "SW-SINK-OWNED":
+        return error
+    return Refused(
+        error.code,
+        f"{error.cause}; a batch run is a job of its own, and writes to targets of its own",
+        "give the batch run other tables or files: build the job in a function of its targets, once for each "
+        "(docs/operating.md shows how), and compare or swap them when it is done",
+    )
+
+
+class Whole(OffsetSource[Any]):
+    """A source from its first event to the last one that is there when somebody first looks."""
+
+    start = "earliest"
+    max_events = ALL
+
+    def __init__(self, source: OffsetSource[Any]) -> None:
+        self.event = source.event
+        self._source = source
+        self._ends: dict[str, int] = {}
+
+    def partitions(self) -> list[str]:
+        return self._source.partitions()
+
+    def end(self, partition: str, start: int, max_events: int) -> int:
+        if partition not in self._ends:
+            self._ends[partition] = self._source.end(partition, start, ALL)
+        return max(start, min(self._ends[partition], self._source.end(partition, start, max_events)))
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        return self._source.read(partition, start, end)
+
+    def first(self, partition: str) -> int:
+        return self._source.first(partition)
+
+    def identity(self) -> str | None:
+        return self._source.identity()
+
+    def settle(self) -> None:
+        self._source.settle()
+
+    def keep(self, uid: str, source_id: str, offsets: dict[str, int]) -> None:
+        """A backfill holds nothing back: it may never be run again, and a log would be kept for it for ever."""
+
+    def partitioning(self) -> Partitioning | None:
+        return self._source.partitioning()
+
+    def native(self) -> OffsetSource[Any] | None:
+        return self._source.native()
+
+
+def _whole(node: Node) -> Node:
+    if isinstance(node.component, OffsetSource):
+        return replace(node, component=Whole(node.component))
+    if hasattr(node.component, "get_events"):
+        asked = copy.copy(node.component)
+        asked.max_events = ALL
+        return replace(node, component=asked)
+    return node

@@ -1,0 +1,40 @@
+"""The host of a run: what it is to its driver, and how one on Spark is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from streamwork.epoch.driver import Compute
+from streamwork.hosts.master import is_remote
+from streamwork.hosts.session import start_spark
+from streamwork.hosts.spark_life import forget_spark, spark_is_gone
+from streamwork.job import Graph
+from streamwork.world import Clock
+
+
+class Host(Compute, Protocol):
+    """What computes the epochs of a run."""
+
+    def open(self, graph: Graph) -> None:
+        """Called before anything is planned. Refuses what cannot be run here."""
+
+    def keep_warm(self) -> None:
+        """Called often while there is nothing to compute."""
+
+    def close(self) -> None: ...
+
+
+def on_spark(graph: Graph, root: Path, master: str, log: Path | None, module_folder: Path | None, clock: Clock) -> Host:
+    """A host on the Spark of this process, which is started if there is none; on a cluster, on one that can do this job."""
+    from streamwork.hosts.probe import probe
+    from streamwork.hosts.spark_epochs import SparkEpochs
+
+    if spark_is_gone():
+        forget_spark()
+    spark = start_spark(master, log, [module_folder] if module_folder else [])
+    if is_remote(spark.sparkContext.master):
+        nodes = [node for node in graph.nodes if node not in graph.sinks]  # sinks stay here
+        kinds = [kind for node in nodes for kind in (type(node.component), node.takes, node.gives) if kind is not None]
+        probe(spark, root, sorted({kind.__module__ for kind in kinds}))
+    return SparkEpochs(spark, clock)

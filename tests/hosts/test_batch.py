@@ -1,0 +1,118 @@
+"""`batch`: one epoch over everything there is, in a folder and with targets of its own, and the same results."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract_jobs import Counter
+from hosts import test_component_model, test_every_host, test_exchange
+from sample import Payment, Summing, expected_journal, payments, run_job, summing_job
+from streamwork import EventLog, Job, JsonLines, ListSource, LogSource, Refused, SqliteSink
+from streamwork.tools.backfill import Whole
+
+pytestmark = pytest.mark.spark
+
+CONTRACT = (
+    # what does not depend on how often there is a checkpoint
+    test_component_model.test_instance_state_comes_back,
+    test_component_model.test_channels_split_a_stream,
+    test_component_model.test_functions_as_steps,
+    test_component_model.test_whole_columns_at_a_time,
+    test_component_model.test_timers_are_part_of_the_state,
+    test_component_model.test_processing_time_timers_fire_without_input,
+    test_component_model.test_a_forgotten_key_begins_anew_and_stays_forgotten,
+    test_component_model.test_apply_is_atomic_where_the_job_goes_on_after_an_error,
+    test_component_model.test_otherwise_it_fails_the_job,
+    test_component_model.test_groupings_choose_the_instances,
+    test_component_model.test_a_keyed_operator_in_several_instances_behind_any_source,
+    test_every_host.test_operators_in_a_row_and_a_fork,
+    test_every_host.test_records_are_checked_before_they_are_stored,
+    test_every_host.test_the_wrong_event_is_not_let_out,
+    test_every_host.test_a_set_up_that_fails_is_named,
+    test_exchange.test_two_jobs_beside_each_other_in_one,
+    test_exchange.test_lists_in_events_are_not_shared,
+)
+globals().update({test.__name__: test for test in CONTRACT})  # pytest takes them for this file's own, with this `mode`:
+
+
+@pytest.fixture
+def mode(spark: Any) -> str:
+    return "batch"
+
+
+def rows(database: Path, table: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(database)) as db:
+        return db.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall()
+
+
+def test_one_epoch_gives_what_many_give(tmp_path: Path, mode: str) -> None:
+    events = payments(95)
+    outcomes = {}
+    for way in ("local", "microbatch", "batch"):
+        outcomes[way] = run_job(summing_job(events, tmp_path / f"{way}.db"), tmp_path / way, way)
+        assert rows(tmp_path / f"{way}.db", "journal") == expected_journal(events)
+    assert {way: outcome.checkpoints for way, outcome in outcomes.items()} == {
+        "local": 10,
+        "microbatch": 10,
+        "batch": 1,
+    }
+    last = [sorted(rows(tmp_path / f"{way}.db", "latest")) for way in outcomes]
+    assert last[0] == last[1] == last[2]
+
+
+def test_it_has_a_folder_of_its_own_and_a_second_run_takes_what_has_come_since(tmp_path: Path, mode: str) -> None:
+    events = payments(60)
+    run_job(summing_job(events[:20], tmp_path / "out.db"), tmp_path / "root")
+    before = {path: path.read_bytes() for path in (tmp_path / "root" / "summing").rglob("*.json")}
+    for count in (30, 60):
+        outcome = run_job(summing_job(events[:count], tmp_path / "filled.db"), tmp_path / "root", mode)
+    assert (outcome.started, outcome.checkpoints, outcome.events) == ("resumed at checkpoint 1", 1, 30)
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"summing", "summing@batch"}
+    assert {path: path.read_bytes() for path in (tmp_path / "root" / "summing").rglob("*.json")} == before
+    assert rows(tmp_path / "filled.db", "journal") == expected_journal(events)
+    assert rows(tmp_path / "out.db", "journal") == expected_journal(events[:20])
+
+
+def test_it_does_not_write_where_the_job_itself_writes(tmp_path: Path, mode: str) -> None:
+    run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root")
+    with pytest.raises(Refused) as caught:
+        run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root", mode)
+    assert caught.value.code == "SW-SINK-OWNED"
+    assert "a batch run is a job of its own" in caught.value.cause and "other tables or files" in caught.value.action
+    assert rows(tmp_path / "out.db", "journal") == expected_journal(payments(20))
+
+
+def test_a_source_that_people_wrote_is_asked_until_it_has_no_more(tmp_path: Path, mode: str) -> None:
+    job = Job("counting")
+    job.source(Counter(25), id="numbers").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    assert run_job(job, tmp_path / "root", mode).checkpoints == 1
+    assert [number for number, _ in rows(tmp_path / "out.db", "out")] == list(range(1, 26))
+
+
+def test_a_log_is_read_from_its_beginning_and_held_back_for_nobody(tmp_path: Path, mode: str) -> None:
+    with EventLog.create(tmp_path / "log", Payment, partitions=2) as log:
+        log.append(payments(50))
+    job = Job("filling")
+    source = LogSource(tmp_path / "log", Payment, max_events=3, start="latest")
+    job.source(source, id="in").apply(Summing(), key="card", id="sums").sink(
+        SqliteSink(tmp_path / "out.db", "out"), id="out"
+    )
+    assert run_job(job, tmp_path / "root", mode).checkpoints == 1
+    assert sorted(rows(tmp_path / "out.db", "out")) == sorted(expected_journal(payments(50)))
+    assert not list((tmp_path / "log").glob("consumers/*"))
+
+
+def test_everything_is_what_there_is_at_the_first_look(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"card": "a", "amount": 1}\n' * 10)
+    whole = Whole(JsonLines(path, Payment, max_events=2))
+    size = path.stat().st_size
+    assert whole.end("0", 0, whole.max_events) == size
+    path.write_text('{"card": "a", "amount": 1}\n' * 20)
+    assert whole.end("0", 0, whole.max_events) == whole.end("0", size, whole.max_events) == size
+    assert Whole(ListSource(payments(7), max_events=2)).end("0", 7, 1) == 7
