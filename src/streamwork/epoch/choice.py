@@ -79,6 +79,14 @@ class Shelf:
             yield one
             one = self._by_hash.get(one.parent_sha256)
 
+    def line(self, manifest: Manifest) -> list[Manifest]:
+        """The manifest and those of its ancestors that are there, newest first. Those between may be gone, and with them the way
+        from child to parent; but a completed manifest that counts and is older is an ancestor: what was built on anything else
+        lies beyond the start of a later fence.
+        """
+        older = [one for one in self.newest_first if one.age < manifest.age and self.is_completed(one)]
+        return [manifest, *older]
+
     def way(self, manifest: Manifest, sink: str, row: LedgerRow | None) -> list[Manifest] | None:
         """The manifests to offer to a sink, oldest first, to bring it to `manifest`. None if there is no such way."""
         if (row is None or row.position is None) and sink in self._written and sink not in manifest.sinks:

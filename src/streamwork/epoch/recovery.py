@@ -108,7 +108,7 @@ class Recovery:
         self._fences.write_start(choice.at.epoch, choice.at.sha256)
         tell(Step.READY, choice.at)
         way = route(choice.at, [position for _, position in choice.ahead], self._plans()) if choice.ahead else Route()
-        line = list(self._known.lineage(choice.at))
+        line = self._known.line(choice.at)
         return Recovered(choice.at, self._chains(choice.at), line, way, not choice.completed, self._story(choice, torn))
 
     def tidy(self, recovered: Recovered, fence: int, retain: int) -> list[Manifest]:
