@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint model lock clean
+.PHONY: help setup demo test soak lint model lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -30,6 +30,10 @@ lint: $(STAMP)  ## ruff, mypy, import-linter
 
 test: lint  ## lint, then every test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+KILLS ?= 300
+soak: $(STAMP)  ## many kills of Spark's processes, at random times: make soak KILLS=300 (about 20 minutes)
+	STREAMWORK_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/hosts/test_kills.py
 
 model: $(STAMP)  ## every interleaving of the epoch protocol in a small world (about 7 minutes)
 	$(BIN)/python tests/model/epoch_protocol.py

@@ -128,6 +128,15 @@ def command_line(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "streamwork.tools.cli", *arguments]
 
 
+def environment(folder: Path, *path: Path) -> dict[str, str]:
+    """For a driver that is a process of its own: nothing of this one's Spark, modules from `path`, and small quick JVMs."""
+    options = " ".join(QUICK)
+    settings = {"spark.driver.extraJavaOptions": options, "spark.executor.extraJavaOptions": options}
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    return {**kept, "PYTHONPATH": os.pathsep.join(map(str, path)), "SPARK_CONF_DIR": str(folder)}
+
+
 def _children(pid: int, recursive: bool = False) -> list[psutil.Process]:
     try:
         return psutil.Process(pid).children(recursive=recursive)

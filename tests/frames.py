@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamwork import DataFrameSource, Digits, Event, Job, KeyedOperator, Record, SqliteSink, field
+from streamwork import DataFrameSource, Digits, Event, Job, KeyedOperator, Operator, Record, SqliteSink, field
 
 KINDS = ("view", "click", "buy", "view")
 
@@ -42,6 +42,15 @@ class Counting(KeyedOperator[View, Tally, Count]):
         state.number += 1
         state.last = event.id
         collector.emit(Count(event.user, state.number, event.id))
+
+
+class Passing(Operator[View, View]):
+    def apply(self, event: View, collector: Any) -> None:
+        collector.emit(event)
+
+
+def is_any(event: View) -> bool:
+    return True
 
 
 class Priced(Event):

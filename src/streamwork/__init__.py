@@ -5,10 +5,12 @@ connectors, hosts, tools, testing; each says in its first lines what lives there
 """
 
 from streamwork.components import (
+    BatchCollector,
     Digits,
     Event,
     EventCollector,
     KeyedCollector,
+    KeyedColumns,
     KeyedOperator,
     OffsetSource,
     Operator,
@@ -44,6 +46,7 @@ Job.printer = Printer
 
 __all__ = [
     "Backoff",
+    "BatchCollector",
     "Csv",
     "DataFrameSource",
     "Digits",
@@ -54,6 +57,7 @@ __all__ = [
     "JobFailed",
     "JsonLines",
     "KeyedCollector",
+    "KeyedColumns",
     "KeyedOperator",
     "ListSource",
     "LogSink",

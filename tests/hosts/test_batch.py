@@ -12,7 +12,7 @@ import pytest
 from contract_jobs import Counter
 from hosts import test_component_model, test_every_host, test_exchange
 from sample import Payment, Summing, expected_journal, payments, run_job, summing_job
-from streamwork import EventLog, Job, JsonLines, ListSource, LogSource, Refused, SqliteSink
+from streamwork import DataFrameSource, EventLog, Job, JsonLines, ListSource, LogSource, Refused, SqliteSink
 from streamwork.tools.backfill import Whole
 
 pytestmark = pytest.mark.spark
@@ -105,6 +105,18 @@ def test_a_log_is_read_from_its_beginning_and_held_back_for_nobody(tmp_path: Pat
     assert run_job(job, tmp_path / "root", mode).checkpoints == 1
     assert sorted(rows(tmp_path / "out.db", "out")) == sorted(expected_journal(payments(50)))
     assert not list((tmp_path / "log").glob("consumers/*"))
+
+
+def test_a_data_frame_is_read_as_a_whole(tmp_path: Path, mode: str) -> None:
+    def load(spark: Any) -> Any:
+        return spark.range(40).selectExpr("id", "concat('card-', id % 3) AS card", "id AS amount")
+
+    job = Job("framed")
+    source = DataFrameSource(load, Payment, offset="id", max_events=7)
+    job.source(source, id="in").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    outcome = run_job(job, tmp_path / "root", mode)
+    assert (outcome.checkpoints, outcome.events) == (1, 40)
+    assert rows(tmp_path / "out.db", "out") == [(f"card-{number % 3}", number) for number in range(40)]
 
 
 def test_everything_is_what_there_is_at_the_first_look(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cluster import Cluster, command_line, standing
+from cluster import Cluster, command_line, environment, standing
 from sample import payments
 from streamwork import WrongUse
 from streamwork.hosts.master import address_towards, check_master, is_remote
@@ -31,9 +30,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def driver(folder: Path, *command: str, path: tuple[Path, ...] = ()) -> Any:
     """What a driver, with Spark in a process of its own, prints as JSON on its last line."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
-    answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    answer = subprocess.run(
+        command, cwd=folder, env=environment(folder, *path), capture_output=True, text=True, timeout=240
+    )
     assert answer.stdout.strip(), answer.stderr
     return json.loads(answer.stdout.strip())
 

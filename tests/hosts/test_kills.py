@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from by_number import failing
-from cluster import command_line, kill, python_workers, standing
+from cluster import command_line, environment, kill, python_workers, standing
 from sample import expected_journal, payments, run_job
 from streamwork.tools.status import stop
 from streamwork.world import RealClock
@@ -71,13 +71,12 @@ def check(folder: Path, count: int) -> None:
 @contextlib.contextmanager
 def driving(folder: Path, master: str) -> Iterator[subprocess.Popen[bytes]]:
     """A driver in a process of its own; whatever becomes of the test, neither it nor its JVM is left."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     command = command_line("run", str(TESTS / "lost_job.py:job"), "--master", master, "--json")
     with (folder / "driver.txt").open("wb") as output:
         process = subprocess.Popen(
             [*command, "--root", str(folder / "root")],
             cwd=folder,
-            env={**environment, "PYTHONPATH": str(TESTS)},
+            env=environment(folder, TESTS),
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -112,7 +111,7 @@ def survive(folder: Path, master: str, plan: list[str], strike: Strike) -> None:
                 add_events(folder, FED)
                 time.sleep(0.05)
             time.sleep(rng.uniform(0, 0.05))
-            wait_until(partial(strike, kind, rng, process.pid), folder, process)
+            wait_until(partial(fed_and_struck, folder, partial(strike, kind, rng, process.pid)), folder, process)
         add_events(folder, FED)
         size = (folder / "payments.jsonl").stat().st_size
         wait_until(lambda: newest(folder)["positions"]["payments/0"] == size, folder, process)
@@ -123,6 +122,12 @@ def survive(folder: Path, master: str, plan: list[str], strike: Strike) -> None:
     outcome = json.loads(text[text.rindex("\n{") :] if "\n{" in text else text)
     print(f"{len(plan)} kills {dict(Counter(plan))} in {took:.0f} s; {outcome}")
     check(folder, len((folder / "payments.jsonl").read_text().splitlines()))
+
+
+def fed_and_struck(folder: Path, strike: Callable[[], bool]) -> bool:
+    """While there is nobody to strike, events go on coming: it is the work that makes workers."""
+    add_events(folder, FED)
+    return strike()
 
 
 def one_of(found: list[psutil.Process], rng: random.Random) -> bool:
@@ -169,7 +174,7 @@ def test_executors_and_machines_may_die_at_any_time(tmp_path: Path) -> None:
 
 def fail_and_go_on(folder: Path, by_number: bool) -> None:
     """A job that fails several times when some of its state is computed already, each time once, on one Spark."""
-    count = 200
+    count = 100
     outcome = run_job(failing(folder, payments(count), by_number), folder / "root", "microbatch", restart=True)
     assert outcome.restarts > 5
     check(folder, count)

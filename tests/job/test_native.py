@@ -30,7 +30,7 @@ def test_filters_in_a_row_behind_a_source_in_the_jvm_run_there() -> None:
         "chain 2 (2 instances): counts -> out",
         "  runs as 2 tasks in stage 2 of 2 of each checkpoint's Spark job, behind the exchange from chain 1",
     ]
-    assert "  in Python workers: counts\n" in found.explain()
+    assert "  in Python workers: counts, out\n  on the driver: the commit of out\n" in found.explain()
     assert "  exchange between paid and counts: paid has parallelism 1, counts has 2" in found.explain()
 
 

@@ -3,8 +3,9 @@
 The vocabulary of the system and its Arrow types; no policy, no files, no Spark. Imports nothing of ours but `errors`.
 """
 
-from streamwork.components.collector import EventCollector, KeyedCollector, Timer, TimerClock
+from streamwork.components.collector import BatchCollector, EventCollector, KeyedCollector, Timer, TimerClock
 from streamwork.components.grouping import Grouping
+from streamwork.components.keyed_columns import KeyedColumns
 from streamwork.components.keys import Key
 from streamwork.components.operator import AnyOperator, KeyedOperator, Operator, StatefulOperator
 from streamwork.components.sink import AnySink, LedgerEntry, LedgerRow, Observer, Position, Sink, SinkKind
@@ -14,12 +15,14 @@ from streamwork.components.values import Digits, Event, Record
 __all__ = [
     "AnyOperator",
     "AnySink",
+    "BatchCollector",
     "Digits",
     "Event",
     "EventCollector",
     "Grouping",
     "Key",
     "KeyedCollector",
+    "KeyedColumns",
     "KeyedOperator",
     "LedgerEntry",
     "LedgerRow",

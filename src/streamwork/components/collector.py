@@ -38,6 +38,19 @@ class EventCollector:
         self.emit = emit
 
 
+class BatchCollector(EventCollector):
+    """What `apply_batch` is given: ``emit_batch(batch)`` takes whole columns, those of the type that is emitted, in any order.
+
+    Batches and single events come out in the order in which they were emitted.
+    """
+
+    __slots__ = ("emit_batch",)
+
+    def __init__(self, emit: Callable[..., None], emit_batch: Callable[..., None]) -> None:
+        super().__init__(emit)
+        self.emit_batch = emit_batch
+
+
 class KeyedCollector(EventCollector):
     """What a `KeyedOperator` is given: it can also set timers for the key at hand, and forget the key."""
 

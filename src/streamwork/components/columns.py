@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -51,7 +52,7 @@ def to_structs(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any]:
     fields = fields_of(kind)
     if not fields:
         return [kind() for _ in range(batch.num_rows)]
-    return list(map(maker(kind), *(_values(field, batch.column(name)) for name, field in fields.items())))
+    return list(map(maker(kind), *(python_values(field, batch.column(name)) for name, field in fields.items())))
 
 
 class Columns:
@@ -88,7 +89,7 @@ class Columns:
 
     def values(self, name: str) -> Sequence[Any]:
         """The values of one field, as they would be in the events."""
-        return _values(fields_of(self.kind)[name], self.batch.column(name))
+        return python_values(fields_of(self.kind)[name], self.batch.column(name))
 
     def latest(self, name: str) -> datetime:
         """The largest value of a field of times; there must be one."""
@@ -99,7 +100,74 @@ def as_events(given: list[Any] | Columns) -> list[Any]:
     return given.events if isinstance(given, Columns) else given
 
 
-def _values(field: FieldType, column: pa.Array) -> Sequence[Any]:
+def as_columns(kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns], where: str) -> Columns:
+    """Several lists and columns of one type, as one piece, in order; what is made of events is checked."""
+    batches: list[pa.RecordBatch] = []
+    waiting: list[Any] = []
+    for some in given:
+        if isinstance(some, Columns):
+            if waiting:
+                batches.append(to_batch(kind, waiting, where))
+                waiting = []
+            batches.append(some.batch)
+        else:
+            waiting += some
+    if waiting:
+        batches.append(to_batch(kind, waiting, where))
+    one = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return Columns(kind, one)
+
+
+def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str) -> Columns:
+    """A batch that people made, as events of a type: its columns by name, whatever their order. Refuses what does not fit."""
+    schema, columns = arrow_schema(kind), []
+    if strange := set(batch.schema.names) ^ set(schema.names):
+        raise _misfitting(kind, where, f"columns {', '.join(map(repr, sorted(strange)))} are missing or too many")
+    for field in schema:
+        column = batch.column(field.name)
+        if column.type != field.type:
+            if not (pa.types.is_dictionary(column.type) or _is_wider(column.type, field.type)):
+                raise _misfitting(kind, where, f"{field.name!r} is {column.type}, not {field.type}")
+            column = column.cast(field.type)
+        if column.null_count and not field.nullable:
+            raise _misfitting(
+                kind, where, f"{field.name!r} has nulls, but {kind.__name__}.{field.name} is not optional"
+            )
+        columns.append(column)
+    return Columns(kind, pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _is_wider(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """May values be brought over as they are? A narrower number may, what could be cut off may not."""
+    if pa.types.is_integer(given):
+        return bool(pa.types.is_int64(wanted) and not pa.types.is_uint64(given))
+    text = pa.types.is_large_string(given) and pa.types.is_string(wanted)
+    return bool(text or (pa.types.is_float32(given) and pa.types.is_float64(wanted)) or pa.types.is_null(given))
+
+
+def _misfitting(kind: type[msgspec.Struct], where: str, what: str) -> JobFailed:
+    return JobFailed(
+        "SW-TYPE-EVENT",
+        f"{where} emitted a batch that does not hold {kind.__name__} events: {what}",
+        f"emit a batch with the columns of {kind.__name__}: {', '.join(arrow_schema(kind).names)}",
+    )
+
+
+def distinct(batch: pa.RecordBatch, fields: Sequence[str]) -> tuple[np.ndarray[Any, Any], pa.RecordBatch]:
+    """(of each row, the place of its values among the distinct ones; the distinct ones, in the order of their first row)"""
+    encoded = [batch.column(name).dictionary_encode(null_encoding="encode") for name in fields]
+    places = encoded[0].indices.to_numpy()
+    if len(fields) == 1:
+        return places, pa.RecordBatch.from_arrays([encoded[0].dictionary], names=list(fields))
+    numbers = places.astype(np.int64)
+    for column in encoded[1:]:
+        numbers = numbers * len(column.dictionary) + column.indices.to_numpy()
+    codes = pa.array(numbers).dictionary_encode().indices.to_numpy()
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    return codes, batch.select(list(fields)).take(pa.array(first))
+
+
+def python_values(field: FieldType, column: pa.Array) -> Sequence[Any]:
     """The values of a column. Arrow makes a datetime with a time zone so slowly that all else would wait for it."""
     if isinstance(field, TimeType) and column.type == field.arrow:
         since = column.to_numpy(zero_copy_only=False).view("timedelta64[us]").tolist()

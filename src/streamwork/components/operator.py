@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from streamwork.components.collector import EventCollector, KeyedCollector
 from streamwork.components.generics import type_arguments
+from streamwork.components.keyed_columns import without_column
 from streamwork.components.schema import fields_of
 from streamwork.components.values import Event, Record
 from streamwork.errors import WrongUse
@@ -34,7 +35,7 @@ class Operator(AnyOperator, Generic[E, O]):
 
     `setup_instance` is called before the first event, perhaps many times and on several objects in one life of a job.
     A subclass may define ``apply_batch(self, batch, collector)`` instead of `apply`, to work on whole columns: it is given a
-    pyarrow.RecordBatch, and emits record batches of its output type.
+    pyarrow.RecordBatch, and emits record batches of its output type with ``collector.emit_batch(batch)``.
     """
 
     def setup_instance(self, instance: int) -> None: ...
@@ -73,6 +74,16 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
     """Takes an event and the record of its key, changes the record, emits any number of events.
 
     The record of a key that was never seen is ``R()``. Per key and source partition, events come in offset order.
+
+    A subclass may define ``apply_batch(self, batch, state, collector)``, to work on whole columns; then it is used, and `apply`
+    is not. `state` is a `KeyedColumns`, `collector` a `BatchCollector`::
+
+        def apply_batch(self, batch, state, collector):
+            state["total"] += np.bincount(state.codes, batch["amount"], len(state))
+            collector.emit_batch(pa.record_batch({"card": state.keys["card"], "total": state["total"]}))
+
+    How many rows a batch has is nobody's promise: results must not depend on where the input is cut. It needs on_error="fail",
+    sets no timers, and keeps records of plain values (`components.keyed_columns` lists them).
     """
 
     def setup_instance(self, instance: int) -> None: ...
@@ -92,6 +103,25 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
     @property
     def uses_timers(self) -> bool:
         return type(self).on_timer is not KeyedOperator.on_timer
+
+
+def check_batches(operator: AnyOperator, on_error: str) -> None:
+    """Refuse `apply_batch` where it cannot keep what the job promises."""
+    if not hasattr(operator, "apply_batch"):
+        return
+    name, why, action = type(operator).__name__, "", ""
+    if on_error != "fail":
+        why = f"has on_error={on_error!r}, but of a batch that raises nobody can tell which event is to blame"
+        action = 'use on_error="fail", or define apply instead'
+    elif isinstance(operator, KeyedOperator):
+        kept = operator.types()[1]
+        if operator.uses_timers:
+            why, action = "has on_timer, which comes between two events", "define apply instead, or leave on_timer out"
+        elif fields := without_column(kept):
+            why = f"keeps {kept.__name__}, of which {', '.join(fields)} can be no numpy column"
+            action = "keep numbers, bools, text, bytes, dates or decimals, or define apply instead"
+    if why:
+        raise WrongUse("SW-OPERATOR-BATCH", f"{name} defines apply_batch and {why}", action)
 
 
 def check_record(kind: type[Any]) -> type[Record]:

@@ -19,8 +19,18 @@ from datetime import UTC, datetime, timedelta
 from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
+from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
 from streamwork.engine.staging import Staging
-from streamwork.engine.steps import Events, InstanceStep, KeyedStep, OperatorStep, Outputs, SourceStep, StageStep, Step
+from streamwork.engine.steps import (
+    Given,
+    InstanceStep,
+    KeyedStep,
+    OperatorStep,
+    Outputs,
+    SourceStep,
+    StageStep,
+    Step,
+)
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
 
@@ -40,7 +50,7 @@ class Chain:
         self.instance = instance
         self.nodes = tuple(node for node in graph.nodes if node.id in mine)
         # What goes through an exchange to other chains, in order: events, and how far event time has come between them.
-        self.outbox: list[tuple[Input, Events | Columns] | datetime] = []
+        self.outbox: list[tuple[Input, Given] | datetime] = []
         self._steps = {node.id: _step(node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
         sources = [node.id for node in self.nodes if node.kind is NodeKind.SOURCE]
         self._sources = {name: {"processed": 0, "delivered": 0, "dropped": 0} for name in sources}
@@ -54,6 +64,9 @@ class Chain:
         self._leaving = {one for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine}
         self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
         self._one_by_one = one_by_one or bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
+        for step in self._steps.values():
+            if isinstance(step, BatchStep) and self._one_by_one:
+                step.rows = 1
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
         self._is_set_up = False
@@ -68,6 +81,8 @@ class Chain:
             if isinstance(step, KeyedStep | InstanceStep):
                 if step.node.keeps is not None:
                     step.state = states[name]
+                if isinstance(step, KeyedStep):
+                    step.use_state()
             elif isinstance(step, StageStep):
                 step.staging = stagings[name]
         for counters in self._sources.values():
@@ -93,32 +108,32 @@ class Chain:
         for behind, left_out in piece.left_out.items():
             self._steps[behind].count(came, left_out)
             came -= left_out
-        time, through = self._times.get(source), Input(behind)
+        time = self._times.get(source)
         if not self._one_by_one:
-            if isinstance(piece.given, Columns) and through not in self._followers:
-                if through in self._leaving and count:
-                    self.outbox.append((through, piece.given))  # nobody here looks at them
-                latest = piece.given.latest(time) if time is not None and count else None
-            else:
-                self._pass_on(behind, {MAIN: piece.events})
-                latest = max(getattr(event, time) for event in piece.events) if time is not None and count else None
-            if latest is not None:
-                self._advance(f"{source}/{partition}", latest)
+            self._pass_on(behind, {MAIN: piece.given})
+            if time is not None and count:
+                self._advance(f"{source}/{partition}", _latest(piece.given, time))
             return
         for event in piece.events:
             self._pass_on(behind, {MAIN: [event]})
             if time is not None:
                 self._advance(f"{source}/{partition}", getattr(event, time))
 
-    def take(self, to: str, given: Events | Columns) -> None:
+    def take(self, to: str, given: Given) -> None:
         """Events that came through an exchange, for one component of this chain."""
-        step, events = self._steps[to], as_events(given)
-        for piece in [[event] for event in events] if self._one_by_one else [events]:
-            self._pass_on(to, step.process(piece))
+        step = self._steps[to]
+        for piece in [[event] for event in as_events(given)] if self._one_by_one else [given]:
+            self._pass_on(to, step.process(piece if step.takes_columns else as_events(piece)))
 
     def take_watermark(self, name: str, watermark: datetime) -> None:
         """An input of an exchange has come so far."""
         self._advance(name, watermark)
+
+    def drain(self) -> None:
+        """Before a checkpoint: nothing waits any more."""
+        for name, step in self._steps.items():
+            if isinstance(step, BatchStep):
+                self._pass_on(name, step.drain())
 
     def checkpoint(self) -> dict[str, dict[str, int]]:
         """Between two events: states are up to date now. Counters of every component, the stateless ones too."""
@@ -169,20 +184,29 @@ class Chain:
             if events:
                 through = Input(from_id, channel)
                 leaves, followers = through in self._leaving, self._followers.get(through, ())
-                if (leaves or followers) and through.node in self._steps:
+                if (leaves or followers) and through.node in self._steps and not isinstance(events, Columns):
                     check_types(self._emitted[through], events, str(through))
                 if leaves:
                     self.outbox.append((through, events))
                 for step in followers:
-                    self._pass_on(step.node.id, step.process(events))
+                    self._pass_on(step.node.id, step.process(events if step.takes_columns else as_events(events)))
 
 
 def _step(node: Node, instance: int) -> Step:
     if node.kind is NodeKind.SINK:
         return StageStep(node, instance)
-    if node.keeps is None:
-        return OperatorStep(node, instance)
-    return KeyedStep(node, instance) if isinstance(node.component, KeyedOperator) else InstanceStep(node, instance)
+    batches = hasattr(node.component, "apply_batch")
+    kind: type[Step] = OperatorBatchStep if batches else OperatorStep
+    if isinstance(node.component, KeyedOperator):
+        kind = KeyedBatchStep if batches else KeyedStep
+    elif node.keeps is not None:
+        kind = InstanceBatchStep if batches else InstanceStep
+    return kind(node, instance)
+
+
+def _latest(given: Given, time: str) -> datetime:
+    """The largest value of a field of times."""
+    return given.latest(time) if isinstance(given, Columns) else max(getattr(event, time) for event in given)
 
 
 def microseconds(at: datetime) -> int:

@@ -112,6 +112,7 @@ class Executor:
     def _checkpoint(self, event: Aligned) -> None:
         """Store, pass on, report: everything before the checkpoint event is in, nothing behind it."""
         self._in_epoch(event.epoch)
+        self._instance.chain.drain()
         self._pass_on()
         self._begun = True
         reports = self._instance.finish(event.attempts)

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import Columns, to_batch, to_structs
+from streamwork.components.columns import Columns, as_columns, to_structs
 from streamwork.components.schema import arrow_schema
 from streamwork.engine.chain import from_microseconds, microseconds
 from streamwork.engine.channel import Data, Watermark
@@ -108,17 +108,4 @@ class Wire:
 
     def _batch(self, way: int, given: list[Any]) -> pa.RecordBatch:
         """One batch of what may be lists and columns, in order."""
-        kind, where = self._kinds[way], str(self._ways[way][0])
-        batches: list[pa.RecordBatch] = []
-        waiting: list[Any] = []
-        for some in given:
-            if isinstance(some, Columns):
-                if waiting:
-                    batches.append(to_batch(kind, waiting, where))
-                    waiting = []
-                batches.append(some.batch)
-            else:
-                waiting += some
-        if waiting:
-            batches.append(to_batch(kind, waiting, where))
-        return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        return as_columns(self._kinds[way], given, str(self._ways[way][0])).batch

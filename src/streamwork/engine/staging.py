@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import to_batch
+from streamwork.components.columns import Columns, as_columns
 from streamwork.components.schema import arrow_schema
 from streamwork.errors import Refused
 from streamwork.state import FileRef
@@ -33,19 +33,21 @@ class Staging:
         self._sink = sink
         self._file: _HashedFile | None = None
         self._rows = 0
-        self._waiting: list[Any] = []
+        self._waiting: list[list[Any] | Columns] = []
+        self._count = 0
 
-    def add(self, events: list[Any]) -> None:
-        self._waiting += events
-        if len(self._waiting) >= PIECE:
+    def add(self, events: list[Any] | Columns) -> None:
+        self._waiting.append(events)
+        self._count += len(events)
+        if self._count >= PIECE:
             self._write()
 
     def _write(self) -> None:
         """Many small batches cost more than a few large ones, to write and to read."""
         if not self._waiting:
             return
-        batch = to_batch(self._event, self._waiting, self._sink)
-        self._waiting = []
+        batch = as_columns(self._event, self._waiting, self._sink).batch
+        self._waiting, self._count = [], 0
         if self._file is None:
             target = self._folder / self._path
             self._disk.make_folder(target.parent)

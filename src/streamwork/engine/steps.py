@@ -14,7 +14,7 @@ from typing import Any
 
 from streamwork.components import EventCollector, KeyedCollector, StatefulSource, TimerClock
 from streamwork.components.collector import MAIN
-from streamwork.components.columns import check_types, to_batch, to_structs
+from streamwork.components.columns import Columns, check_types
 from streamwork.components.schema import fields_of, holds_mutable, show
 from streamwork.engine.staging import Staging
 from streamwork.errors import JobFailed, StreamworkError
@@ -23,11 +23,15 @@ from streamwork.state import InstanceState, KeyedState
 
 RETURNED = "apply returned a value, which nobody gets: send it with collector.emit(event)"
 Events = list[Any]
-Outputs = dict[str, Events]
+Given = Events | Columns
+Outputs = Mapping[str, Given]
 
 
 class Step(ABC):
     """One component at work in one instance. It has a copy of the operator of its own."""
+
+    takes_columns = False
+    """True if `process` is to be given columns as they are, and not the events in them."""
 
     def __init__(self, node: Node, instance: int) -> None:
         self.node = node
@@ -39,7 +43,7 @@ class Step(ABC):
         self._atomic = node.on_error != "fail"
 
     @abstractmethod
-    def process(self, events: Events) -> Outputs: ...
+    def process(self, events: Any) -> Outputs: ...
 
     @abstractmethod
     def set_up(self) -> None:
@@ -62,7 +66,7 @@ class Step(ABC):
     def reset(self) -> None:
         self.processed = self.delivered = self.dropped = 0
 
-    def _emit(self, outputs: Outputs) -> Callable[..., None]:
+    def _emit(self, outputs: dict[str, Events]) -> Callable[..., None]:
         """The fastest function that takes an event to where it goes."""
         if self._copies:  # an event may hold a list of the state's: what was emitted must not change with it
             return _emit({name: _Copies(events) for name, events in outputs.items()})
@@ -74,7 +78,7 @@ class Step(ABC):
             del events[length:]
         self.dropped += 1
 
-    def _outputs(self) -> Outputs:
+    def _outputs(self) -> dict[str, Events]:
         return {MAIN: [], **{name: [] for name in self.node.channels}}
 
     def _guarded_set_up(self, *state: Any) -> None:
@@ -97,8 +101,6 @@ class OperatorStep(Step):
     def process(self, events: Events) -> Outputs:
         outputs = self._outputs()
         collector = EventCollector(self._emit(outputs))
-        if hasattr(self.operator, "apply_batch"):
-            return self._process_batch(events)
         apply, event = self.operator.apply, None
         given, so_far, delivered = _counter(outputs), 0, 0
         try:
@@ -123,17 +125,6 @@ class OperatorStep(Step):
         self.processed += len(events)
         self.delivered += delivered
         return outputs
-
-    def _process_batch(self, events: Events) -> Outputs:
-        node, batches = self.node, list[Any]()
-        assert node.takes is not None and node.gives is not None
-        try:
-            self.operator.apply_batch(to_batch(node.takes, events, node.id), EventCollector(batches.append))
-        except Exception as error:
-            raise applying_failed(self, events, error) from error
-        self.processed += len(events)
-        self.delivered += len(events)  # of a batch nobody can tell which of its events gave what
-        return {MAIN: [event for batch in batches for event in to_structs(node.gives, batch)]}
 
 
 class InstanceStep(OperatorStep):
@@ -209,6 +200,10 @@ class KeyedStep(Step):
     def set_up(self) -> None:
         self._guarded_set_up()
 
+    def use_state(self) -> None:
+        """The state has been given: it may come from a life in which the operator worked on columns."""
+        self.state.use_records()
+
     def process(self, events: Events) -> Outputs:
         assert self.node.key is not None and self.node.keeps is not None
         outputs = self._outputs()
@@ -241,7 +236,9 @@ class KeyedStep(Step):
         self.processed += len(events)
         return outputs
 
-    def _process_atomically(self, events: Events, keys: list[Any], outputs: Outputs, collector: KeyedCollector) -> None:
+    def _process_atomically(
+        self, events: Events, keys: list[Any], outputs: dict[str, Events], collector: KeyedCollector
+    ) -> None:
         """The operator gets a copy of the record, which is kept on return."""
         assert self.node.keeps is not None
         apply, new_record, copied = self.operator.apply, self.node.keeps, self._copy
@@ -301,19 +298,20 @@ class KeyedStep(Step):
 class StageStep(Step):
     """The last step before a sink: outputs become durable here, and visible when the driver commits them."""
 
+    takes_columns = True
     staging: Staging
 
     def set_up(self) -> None:
         """The staging is all it needs."""
 
-    def process(self, events: Events) -> Outputs:
+    def process(self, events: Given) -> Outputs:
         self.staging.add(events)
         self.processed += len(events)
         self.delivered += len(events)
         return {}
 
 
-def _counter(outputs: Outputs) -> Callable[[], int]:
+def _counter(outputs: dict[str, Events]) -> Callable[[], int]:
     """How many events have been emitted so far."""
     if len(outputs) == 1:
         return outputs[MAIN].__len__

@@ -71,6 +71,9 @@ class Compute(Protocol):
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
         """The reports of all instances. Raises StreamworkError where an attempt failed, `Abandoned` if it gave up."""
 
+    def forget(self) -> None:
+        """What was computed last counts for nothing: the next works name the states to go on from."""
+
 
 class Started(msgspec.Struct, frozen=True):
     """What a start found and did."""
@@ -180,14 +183,15 @@ class Driver:
         try:
             reports = self._collect(plan)
         except Abandoned:
-            self._under_way.clear()  # whatever was built on it is abandoned with it; the next starts from the same parent
-            self._watch.abandoned(plan)
-            self._tell(Step.ABANDON, plan.epoch)
-            return self._run_epoch()
+            return self._abandon(plan)
         self._tell(Step.REPORT, plan.epoch)
         if self.graph.polled and plan.end.items() <= plan.start.items() and not _events(self.graph, reports):
             return None  # sources that are polled had nothing to say: the number is spent, nothing else has happened
-        manifest = self._prepare(plan, reports)
+        try:
+            manifest = self._prepare(plan, reports)
+        except FileExistsError:  # somebody has used that number: it is spent
+            self._host.forget()
+            return self._abandon(plan)
         self._tell(Step.PREPARE, plan.epoch)
         self._commit(manifest)
         self._complete(manifest)
@@ -200,6 +204,13 @@ class Driver:
         if self._clock.monotonic() >= self._kept + KEEP_SECONDS:
             self._keep()
         return manifest
+
+    def _abandon(self, plan: Plan) -> Manifest | None:
+        """Instead of 4: the epoch comes to nothing, and so does what was built on it. The next starts from the same parent."""
+        self._under_way.clear()
+        self._watch.abandoned(plan)
+        self._tell(Step.ABANDON, plan.epoch)
+        return self._run_epoch()
 
     def _plan(self) -> Plan | None:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""

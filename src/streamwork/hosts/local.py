@@ -49,6 +49,11 @@ class LocalHost:
             self._engine = None
             raise
 
+    def forget(self) -> None:
+        if self._engine is not None:
+            self._engine.discard()
+            self._engine = None
+
     def keep_warm(self) -> None:
         """Nothing gets cold here."""
 

@@ -7,6 +7,8 @@ chain is computed twice, as it would be if two branches of a plan began with it.
 stages behind, to the one `collect`. So those that arrive are of the attempts whose rows were consumed; where Spark has run a
 task again in between, `Report.consumed` tells.
 
+Rows of sources that are in Spark's JVM join what comes into the stage of their chain (`hosts.spark_input`).
+
 The outputs are already staged by the tasks when the action returns. Adaptive execution is off, so that every instance runs,
 also on empty input, and partition = instance.
 """
@@ -82,6 +84,9 @@ class SparkEpochs:
             if answer.failure is not None:
                 raise answer.failure.to_error()
         return [report for answer in answers for report in answer.reports]
+
+    def forget(self) -> None:
+        """Nothing to do: workers find states by what they are."""
 
     def keep_warm(self) -> None:
         """To be called now and then while there is nothing to compute: lets the Python workers live, and what they remember.

@@ -25,6 +25,7 @@ from streamwork.components import (
 from streamwork.components.collector import MAIN
 from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
+from streamwork.components.operator import check_batches
 from streamwork.components.source import OnError, check_on_error
 from streamwork.errors import WrongUse
 from streamwork.job import draw
@@ -179,7 +180,8 @@ class Stream:
             takes, gives = operator.types()
         else:
             raise _not_a("operator", operator, "an Operator, a StatefulOperator or a KeyedOperator")
-        for method in (getattr(operator, "apply", None), getattr(operator, "on_timer", None)):
+        check_batches(operator, on_error)
+        for method in (getattr(operator, one, None) for one in ("apply", "apply_batch", "on_timer")):
             if inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method):
                 raise WrongUse(
                     "SW-OPERATOR-YIELD",
@@ -187,12 +189,6 @@ class Stream:
                     "send events with collector.emit(event)",
                 )
         if isinstance(operator, KeyedOperator):
-            if hasattr(operator, "apply_batch"):
-                raise WrongUse(
-                    "SW-OPERATOR-BATCH",
-                    f"{name} is keyed, and apply_batch is not for keyed operators yet",
-                    "define apply",
-                )
             if key is None:
                 raise WrongUse(
                     "SW-JOB-KEY", f"{id} is a KeyedOperator but has no key", "add key=...: the field to keep state by"

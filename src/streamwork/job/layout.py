@@ -179,12 +179,14 @@ class Layout:
         return "\n".join(lines)
 
     def _places(self, chain: ChainSpec) -> list[str]:
-        """What of a chain runs in the JVM, and what in Python."""
+        """What of a chain runs in the JVM, what in Python, and what on the driver."""
         parts = [self.native[node_id] for node_id in chain.nodes if node_id in self.native]
         inside = {node_id for part in parts for node_id in (part.source, *part.filters)}
         lines = [f"  in Spark's JVM: {part.told(self.graph)}" for part in parts]
         if rest := [node_id for node_id in chain.nodes if node_id not in inside]:
             lines.append(f"  in Python workers: {', '.join(rest)}")
+        if sinks := [node.id for node in self.graph.sinks if node.id in chain.nodes]:
+            lines.append(f"  on the driver: the commit of {', '.join(sinks)}")
         return lines + [f"  {part.rest}" for part in parts if part.rest]
 
     def _names(self, chains: tuple[int, ...]) -> str:

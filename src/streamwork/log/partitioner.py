@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event
+from streamwork.components.columns import distinct
 from streamwork.components.keys import Key, instance_of
 
 _REMEMBER = 1 << 18  # keys whose partition is remembered
@@ -46,7 +47,9 @@ class Partitioner:
     def _targets(self, batch: pa.RecordBatch) -> Any:
         """The partition of each row."""
         assert self._key is not None
-        places, values = _distinct(batch, self._key.fields)
+        places, found = distinct(batch, self._key.fields)
+        parts = [column.to_pylist() for column in found.columns]
+        values = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
         if len(self._known) > _REMEMBER:
             self._known.clear()
         targets = list(map(self._known.get, values))
@@ -60,17 +63,3 @@ class Partitioner:
         groups = self._key.groups(values, self._groups)
         new = zip(values, [instance_of(group, self._partitions, self._groups) for group in groups], strict=True)
         self._known.update(new)
-
-
-def _distinct(batch: pa.RecordBatch, fields: tuple[str, ...]) -> tuple[Any, list[Any]]:
-    """For each row the place of its key in the list of distinct keys, which is the other result."""
-    columns = [batch.column(name).dictionary_encode(null_encoding="encode") for name in fields]
-    places = columns[0].indices.to_numpy()
-    if len(fields) == 1:
-        return places, columns[0].dictionary.to_pylist()
-    codes = places.astype(np.int64)
-    for column in columns[1:]:
-        codes = codes * len(column.dictionary) + column.indices.to_numpy()
-    _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-    rows = pa.array(first)
-    return places, list(zip(*(batch.column(name).take(rows).to_pylist() for name in fields), strict=True))

@@ -28,7 +28,7 @@ from streamwork.errors import Refused
 from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size_of
 from streamwork.state.layer import Layer
 from streamwork.state.merge import merge
-from streamwork.state.rows import RowFormat
+from streamwork.state.rows import RowFormat, has_gone
 from streamwork.world import Disk
 
 EAGER_ROWS = 100_000
@@ -114,10 +114,13 @@ class StateFiles:
         for ref in deltas:
             table = self.read(ref)
             self._check_fit(rows, ref, table)
+            if isinstance(state, KeyedState) and has_gone(table):
+                state.use_records()  # keys have no way out of slots
             if isinstance(state, KeyedState) and state.layers:
-                keys = rows.keys(table)
-                state.warm(keys)
-                state.changed.update(keys)
+                if state.slots is None:  # else `place` does both
+                    keys = rows.keys(table)
+                    state.warm(keys)
+                    state.changed.update(keys)
                 rows.decode(table, state)
                 state.settle(table, rows.key_names, _merger(rows))
             else:
@@ -141,15 +144,16 @@ class StateFiles:
             state.saved = copy.deepcopy(state.record)
             table = rows.encode(state, epoch, everything=True)  # one row: its delta is the whole of it
             return (self.write(place + DELTA, table), self.write(place + SNAPSHOT, table))
-        if not state.changed:
+        if not state.is_changed:
             return tuple(chain)
         table = rows.encode(state, epoch, everything=False)
         ref = self.write(place + DELTA, table)
         most = None if memory is None else _most_records(state, memory)
-        if most is not None and len(state.records) > most // 2:
+        in_use = len(state.records) + (len(state.slots) if state.slots is not None else 0)
+        if most is not None and in_use > most // 2:
             state.used(state.changed)
         state.settle(table, rows.key_names, _merger(rows))
-        if most is not None and len(state.records) > most:
+        if most is not None and in_use > most:
             self._cool(rows, state, epoch, most)
         return (*chain, ref)
 
@@ -203,6 +207,8 @@ class StateFiles:
 
 def _most_records(state: KeyedState, memory: int) -> int:
     """About how many records fit into so many bytes, by the size of a few."""
+    if state.slots is not None:
+        return memory // state.slots.bytes_each()
     sample = [size_of(key, record) for key, record in itertools.islice(state.records.items(), 50)]
     return memory * len(sample) // sum(sample) if sample else 0
 

@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Record, Timer, TimerClock
 from streamwork.components.keys import canonical
 from streamwork.state.layer import Layer
+from streamwork.state.slots import Slots
 
 
 class Thaw(Protocol):
@@ -27,15 +29,18 @@ class KeyedState:
 
     `records` holds what is in use. The rest may be in `layers`, the newest last: `warm` brings it in before it is asked for.
     A key that changed and has no record any more is one that was forgotten.
+
+    For an operator that works on columns, what is in use is in `slots` and not in `records`: `place` moves it there.
     """
 
-    __slots__ = ("_absent", "_resting", "_thaw", "_waiting", "changed", "layers", "records", "timers")
+    __slots__ = ("_absent", "_resting", "_thaw", "_waiting", "changed", "layers", "records", "slots", "timers")
 
     def __init__(self) -> None:
         self.records: dict[Any, Record] = {}
         self.changed: set[Any] = set()
         self.timers: dict[Any, set[Timer]] = {}
         self.layers: list[Layer] = []
+        self.slots: Slots | None = None
         self._thaw: Thaw | None = None
         self._resting = 0  # keys that are alive in the layers, as of the last checkpoint
         self._absent: set[Any] = set()  # keys that the layers do not have, or have no more
@@ -45,8 +50,10 @@ class KeyedState:
     def __len__(self) -> int:
         """How many keys are alive."""
         if not self.layers:
-            return len(self.records)
+            return len(self.records) + (len(self.slots) if self.slots is not None else 0)
         born = sum(key in self.records for key in self._absent)
+        if self.slots is not None:
+            born += sum(key in self.slots.places for key in self._absent)
         died = sum(key not in self.records and key not in self._absent for key in self.changed)
         return self._resting + born - died
 
@@ -107,6 +114,38 @@ class KeyedState:
             missing = [key for key in missing if key not in found]
         absent.update(missing)
 
+    # ---- what is in use as columns --------------------------------------------------------------------------------
+
+    def use_columns(self, record: type[Record]) -> None:
+        """Between two epochs: from now on keys are used through `place`."""
+        if self.slots is None:
+            self.slots = Slots(record)
+
+    def use_records(self) -> None:
+        """Between two epochs: from now on keys are used through `records`."""
+        if self.slots is not None:
+            self.records.update(zip(self.slots.places, self.slots.records(), strict=True))
+            self.slots = None
+
+    def place(self, keys: list[Any]) -> np.ndarray[Any, Any]:
+        """The slots of these keys, each of which may come once only; those of new keys hold defaults."""
+        assert self.slots is not None
+        places, new = self.slots.place(keys)
+        if len(new) and (self.records or self.layers):
+            fresh = keys if len(new) == len(keys) else [keys[place] for place in new.tolist()]
+            self.warm(fresh)
+            kept = [self.records.pop(key, None) for key in fresh]
+            found = [record for record in kept if record is not None]
+            if found:
+                self.slots.put_records(places[new[[record is not None for record in kept]]], found)
+        return places
+
+    # ---- checkpoints ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.changed) or (self.slots is not None and bool(self.slots.changed[: len(self.slots)].any()))
+
     def settle(self, delta: pa.Table | None, key: list[str], merged: Merge) -> None:
         """A checkpoint: what changed is in `delta`, which becomes a layer if there are any."""
         if self.layers:
@@ -118,10 +157,14 @@ class KeyedState:
                     upper, lower = self.layers.pop(), self.layers.pop()
                     self.layers.append(Layer(merged([lower.rows, upper.rows], not self.layers), key))
         self.changed.clear()
+        if self.slots is not None:
+            self.slots.changed[: len(self.slots)] = False
 
     def cool(self, most: int) -> None:
         """Let go of the records that were not used for longest, until at most so many are left. They all rest in layers."""
         assert self.layers and not self.changed
+        if self.slots is not None and len(self.slots) > most:
+            self.slots = Slots(self.slots.record)  # they can only go together; what is hot comes back soon
         for key in list(self.records)[: max(0, len(self.records) - most)]:
             del self.records[key]
 

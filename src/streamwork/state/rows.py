@@ -7,10 +7,11 @@ DuckDB, Polars, pandas and Spark read it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,8 +20,10 @@ from streamwork.components.columns import misfit_error, to_structs
 from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layer import Layer, hashed
+from streamwork.state.slots import UNKNOWN, Slots
 
 TIMERS = pa.list_(pa.struct([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("clock", pa.string())]))
+NO_TIMERS = pa.array([], TIMERS.value_type)
 OWN_FIELDS = (
     pa.field("__group", pa.int32()),
     pa.field("__epoch", pa.int64(), nullable=False),
@@ -50,15 +53,37 @@ class RowFormat:
         """What changed, or everything, as rows; a record whose value does not fit its column is refused, naming it."""
         if isinstance(state, InstanceState):
             assert state.record is not None
-            return self._table([], [state.record], [None], epoch, [False], [[]])
+            return self._table([None], self._columns([state.record]), [None], epoch, None, {})
         assert self._key is not None
+        if state.slots is not None:
+            return self._encode_slots(state, state.slots, epoch, everything)
         keys = list(state.records if everything else state.changed)
-        gone = [key not in state.records for key in keys]
-        empty = self.record()
-        kept = [state.records.get(key, empty) for key in keys]
-        columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
-        timers = [_stored(state.timers.get(key, ())) for key in keys] if state.timers else [[]] * len(keys)
-        return self._table(columns, kept, self._key.groups(keys, self._groups), epoch, gone, timers)
+        kept: list[Any] = list(map(state.records.get, keys))
+        gone = None
+        if None in kept:
+            gone, empty = [record is None for record in kept], self.record()
+            kept = [empty if record is None else record for record in kept]
+        return self._table(keys, self._columns(kept), self._key.groups(keys, self._groups), epoch, gone, state.timers)
+
+    def _encode_slots(self, state: KeyedState, slots: Slots, epoch: int, everything: bool) -> pa.Table:
+        assert self._key is not None
+        if everything:
+            state.place(list(state.records))
+        chosen = np.arange(len(slots)) if everything else np.flatnonzero(slots.changed[: len(slots)])
+        keys = slots.keys(chosen)
+        if len(new := np.flatnonzero(slots.groups[chosen] == UNKNOWN)):
+            slots.groups[chosen[new]] = self._key.groups([keys[place] for place in new.tolist()], self._groups)
+        try:
+            columns = [slots.column(name, chosen) for name in self.record.__struct_fields__]
+        except Misfit as misfit:
+            raise misfit_error(misfit, self.record, [], self.component) from None
+        return self._table(keys, columns, slots.groups[chosen], epoch, None, state.timers)
+
+    def _columns(self, records: list[Any]) -> list[pa.Array]:
+        try:
+            return [build_column(self.record, name, records) for name in self.record.__struct_fields__]
+        except Misfit as misfit:
+            raise misfit_error(misfit, self.record, records, self.component) from None
 
     def _key_column(self, place: int, keys: list[Any]) -> pa.Array:
         assert self._key is not None
@@ -74,12 +99,17 @@ class RowFormat:
             for state.record in self._records(table):
                 state.saved = state.record
             return
-        keys = self.keys(table)
-        state.records.update(zip(keys, self._records(table), strict=True))
-        for key, deleted in zip(keys, table.column("__deleted").to_pylist(), strict=True):
-            state.timers.pop(key, None)
-            if deleted:
-                state.records.pop(key, None)
+        keys, some_gone = self.keys(table), has_gone(table)
+        if state.slots is not None:
+            assert not some_gone
+            state.slots.put_rows(state.place(keys), table)
+        else:
+            state.records.update(zip(keys, self._records(table), strict=True))
+        if state.timers or some_gone:
+            for key, deleted in zip(keys, table.column("__deleted").to_pylist(), strict=True):
+                state.timers.pop(key, None)
+                if deleted:
+                    state.records.pop(key, None)
         self.set_timers(table, state)
 
     def set_timers(self, table: pa.Table, state: KeyedState) -> None:
@@ -127,24 +157,31 @@ class RowFormat:
 
     def _table(
         self,
-        key_columns: list[pa.Array],
-        records: list[Record],
-        groups: list[Any],
+        keys: list[Any],
+        columns: list[pa.Array],
+        groups: Any,
         epoch: int,
-        gone: list[bool],
-        timers: list[Any],
+        gone: list[bool] | None,
+        timers: Mapping[Any, Iterable[Timer]],
     ) -> pa.Table:
-        try:
-            columns = [build_column(self.record, name, records) for name in self.record.__struct_fields__]
-        except Misfit as misfit:
-            raise misfit_error(misfit, self.record, records, self.component) from None
+        count = len(keys)
+        if timers:
+            waiting = pa.array([_stored(timers.get(key, ())) for key in keys], TIMERS)
+        else:
+            waiting = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), NO_TIMERS, type=TIMERS)
         own = [
             pa.array(groups, pa.int32()),
-            pa.repeat(pa.scalar(epoch, pa.int64()), len(records)),
-            pa.array(gone, pa.bool_()),
-            pa.array(timers, TIMERS),
+            pa.repeat(pa.scalar(epoch, pa.int64()), count),
+            pa.repeat(pa.scalar(False), count) if gone is None else pa.array(gone, pa.bool_()),
+            waiting,
         ]
+        key_columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
         return pa.Table.from_arrays([*key_columns, *columns, *own], schema=self.schema)
+
+
+def has_gone(table: pa.Table) -> bool:
+    """Does a row say that its key is gone?"""
+    return bool(pc.any(table.column("__deleted")).as_py())
 
 
 def _stored(timers: Iterable[Timer]) -> list[dict[str, Any]]:

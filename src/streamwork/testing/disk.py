@@ -196,7 +196,9 @@ class SimulatedDisk:
 
     def names(self, folder: Path) -> list[str]:
         self._check_alive()
-        return sorted(p.name for p in self._names if p.parent == folder and not p.name.startswith(TEMPORARY))
+        prefix = f"{folder}/"  # text is compared much faster than paths are
+        below = (text[len(prefix) :] for text in map(str, self._names) if text.startswith(prefix))
+        return sorted(name for name in below if "/" not in name and not name.startswith(TEMPORARY))
 
     def make_folder(self, folder: Path) -> None:
         self._check_alive()

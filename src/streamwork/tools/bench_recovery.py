@@ -102,10 +102,10 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
 
 
 def _lives(places: Mapping[str, Place | Plain], mode: Mode, repeats: int, tell: Tell) -> Lives:
-    """Interleaved, so that a noisy minute hits all."""
+    """Interleaved, so that a noisy minute hits all, and to and fro, so that nobody always comes after the same one."""
     found: Lives = {name: [] for name in places if repeats}
     for repeat in range(repeats):
-        for name, place in places.items():
+        for name, place in list(places.items())[:: -1 if repeat % 2 else 1]:
             found[name].append(life := place.life(mode))
             tell(f"{mode.value}, {name}, {repeat + 1} of {repeats}: {life['total']:.2f} s")
     return found

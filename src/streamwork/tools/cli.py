@@ -189,6 +189,17 @@ def bench_recovery_command(as_json: bool) -> None:
     _print_numbers(bench_recovery.run(tell=lambda line: click.echo(line, err=True)), as_json)
 
 
+@bench_group.command("keyed-state")
+@click.option("--quick", is_flag=True, help="Few events, no peers: to see that it works.")
+@JSON
+def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
+    """A count per key, exactly-once, beside Spark's own ways and Bytewax, at 2, 10 thousand and a million keys."""
+    from streamwork.tools import bench_keyed_state as bench
+
+    sizes = bench.QUICK if quick else bench.FULL
+    _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
+
+
 def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
     """What a benchmark found: as one object, or a line for each number."""
     if as_json:

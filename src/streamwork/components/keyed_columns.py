@@ -1,0 +1,104 @@
+"""State as `apply_batch` of a keyed operator sees it: the records of a batch's keys, column by column.
+
+    field of the record            numpy array
+    int, float, bool               int64, float64, bool
+    datetime                       datetime64[us], in UTC; NaT stands for None where the field is optional
+    str, bytes, date, Decimal      object: the values themselves
+    any of int ... Decimal | None  object, with None (except datetime)
+
+Lists, dicts and nested records have no column: a job that keeps them by batches is refused when it is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components.columns import python_values
+from streamwork.components.schema import FieldType, fields_of
+
+Array = np.ndarray[Any, Any]
+_PLAIN = {pa.int64(): np.dtype(np.int64), pa.float64(): np.dtype(np.float64), pa.bool_(): np.dtype(np.bool_)}
+_WELCOME = {"i": "iu", "f": "iuf", "b": "b", "M": "M"}
+"""Kind of a column -> kinds of arrays that may be put into it: a float is no int here, and a bool is no number."""
+
+
+class KeyedColumns:
+    """The state of the keys that are in one batch.
+
+    ``state["total"]`` is an array with one value per distinct key: that of its record, or the default if the key is new. It is
+    the operator's own; ``state["total"] = ...`` puts one back. What is put back counts from then on, and all keys of the batch
+    count as changed.
+    """
+
+    __slots__ = ("_columns", "_places", "codes", "keys")
+
+    codes: Array
+    """Of each row of the batch, which of the distinct keys it has: a place in `keys` and in every column."""
+    keys: pa.RecordBatch
+    """The distinct keys, with one column for each field of the key: ``state.keys["card"]``."""
+
+    def __init__(self, codes: Array, keys: pa.RecordBatch, columns: Mapping[str, Array], places: Array) -> None:
+        """For the engine: `places` are where in `columns` the keys have their values."""
+        self.codes = codes
+        self.keys = keys
+        self._columns = columns
+        self._places = places
+
+    def __len__(self) -> int:
+        """How many distinct keys there are."""
+        return len(self._places)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._column(name)[self._places]
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        column, given = self._column(name), np.asarray(values)
+        if given.shape not in ((), (len(self),)):
+            raise ValueError(f"state[{name!r}] has one value per distinct key, {len(self)}, and not {given.shape}")
+        if column.dtype != object and given.dtype.kind not in _WELCOME[column.dtype.kind]:
+            raise TypeError(f"state[{name!r}] is {column.dtype}, and cannot take {given.dtype} ({given[:1]!r})")
+        column[self._places] = given.astype(column.dtype, copy=False)
+
+    def _column(self, name: str) -> Array:
+        if name not in self._columns:
+            raise KeyError(f"the record has no field {name!r}, but {', '.join(self._columns)}")
+        return self._columns[name]
+
+
+def column_type(field: FieldType) -> np.dtype[Any] | None:
+    """The type of a field's numpy column; None if it has none."""
+    if field.arrow.num_fields:
+        return None
+    if pa.types.is_timestamp(field.arrow):
+        return np.dtype("datetime64[us]")
+    return np.dtype(object) if field.nullable else _PLAIN.get(field.arrow, np.dtype(object))
+
+
+def without_column(record: type[msgspec.Struct]) -> Sequence[str]:
+    """The fields that cannot be had as columns."""
+    return [name for name, field in fields_of(record).items() if column_type(field) is None]
+
+
+def to_numpy(field: FieldType, column: pa.Array) -> Array:
+    """An Arrow column of this field, as numpy column of its own."""
+    kind = column_type(field)
+    if kind == np.dtype(object):
+        values = np.empty(len(column), object)
+        values[:] = python_values(field, column)
+        return values
+    return np.array(column.to_numpy(zero_copy_only=False), kind)
+
+
+def to_arrow(field: FieldType, values: Array) -> pa.Array:
+    """The checked Arrow column of a numpy column; raises Misfit."""
+    if values.dtype == object:
+        return field.build(values.tolist())
+    if values.dtype.kind == "M":
+        array = pa.array(values, pa.timestamp("us")).cast(field.arrow)
+        return array if field.nullable or not array.null_count else field.build([None])  # which is refused
+    return pa.array(values, field.arrow)

@@ -1,0 +1,139 @@
+"""Steps of operators that work on whole columns: events are gathered into large batches, and no object is made of them.
+
+What waits here is applied when it is enough, and before a checkpoint in any case. Where the chain feeds single events, because
+something may come between two of them, nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from streamwork.components import BatchCollector, KeyedColumns
+from streamwork.components.collector import MAIN
+from streamwork.components.columns import Columns, as_columns, conforming, distinct, python_values
+from streamwork.components.schema import fields_of
+from streamwork.engine.steps import (
+    RETURNED,
+    Given,
+    InstanceStep,
+    KeyedStep,
+    OperatorStep,
+    Outputs,
+    Step,
+    applying_failed,
+)
+
+ROWS = 65_536
+"""Rows to a batch. Whatever a batch costs that does not depend on its rows is shared by them."""
+
+
+class BatchStep(Step):
+    """What they share."""
+
+    takes_columns = True
+    rows = ROWS
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self._waiting: list[Given] = []
+        self._count = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self._waiting, self._count = [], 0
+
+    def process(self, events: Given) -> Outputs:
+        self._waiting.append(events)
+        self._count += len(events)
+        return self.drain() if self._count >= self.rows else {}
+
+    def drain(self) -> Outputs:
+        """Apply what waits."""
+        if not self._count:
+            return {}
+        first, node_id = self._waiting[0], self.node.id
+        columns = as_columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting, node_id)
+        self._waiting, self._count = [], 0
+        out = _Out(self)
+        try:
+            if self._apply(columns, BatchCollector(out.emit, out.emit_batch)) is not None:
+                raise TypeError(RETURNED)
+        except (Exception, SystemExit) as error:
+            raise applying_failed(self, _Batch(columns), error) from error
+        self.processed += len(columns)
+        self.delivered += len(columns)  # of a batch nobody can tell which of its events gave what
+        return out.outputs()
+
+    def _apply(self, columns: Columns, collector: BatchCollector) -> Any:
+        return self.operator.apply_batch(columns.batch, collector)
+
+
+class OperatorBatchStep(BatchStep, OperatorStep):
+    """A stateless operator."""
+
+
+class InstanceBatchStep(BatchStep, InstanceStep):
+    """An operator with one record per instance."""
+
+
+class KeyedBatchStep(BatchStep, KeyedStep):
+    """An operator with one record per key, which it has as columns."""
+
+    def use_state(self) -> None:
+        assert self.node.keeps is not None
+        self.state.use_columns(self.node.keeps)
+
+    def _apply(self, columns: Columns, collector: BatchCollector) -> Any:
+        key, slots = self.node.key, self.state.slots
+        assert key is not None and slots is not None
+        codes, keys = distinct(columns.batch, key.fields)
+        parts = [python_values(fields_of(columns.kind)[name], keys.column(name)) for name in key.fields]
+        places = self.state.place(list(parts[0]) if len(parts) == 1 else list(zip(*parts, strict=True)))
+        slots.changed[places] = True
+        return self.operator.apply_batch(columns.batch, KeyedColumns(codes, keys, slots.columns, places), collector)
+
+
+class _Out:
+    """Takes what is emitted, on every channel in order."""
+
+    def __init__(self, step: Step) -> None:
+        self._node = step.node
+        self._emitted: dict[str, list[Given]] = {name: [] for name in (MAIN, *step.node.channels)}
+
+    def emit(self, event: Any, channel: str = MAIN) -> None:
+        if isinstance(event, pa.RecordBatch):
+            self.emit_batch(event, channel)
+            return
+        mine = self._emitted[channel]
+        if not mine or isinstance(mine[-1], Columns):
+            mine.append([])
+        last = mine[-1]
+        assert isinstance(last, list)
+        last.append(event)
+
+    def emit_batch(self, batch: pa.RecordBatch, channel: str = MAIN) -> None:
+        mine, kind = self._emitted[channel], self._node.emits(channel)
+        assert kind is not None
+        mine.append(conforming(kind, batch, self._node.id))
+
+    def outputs(self) -> Outputs:
+        return {channel: self._joined(channel, given) for channel, given in self._emitted.items() if given}
+
+    def _joined(self, channel: str, given: list[Given]) -> Given:
+        if len(given) == 1:
+            return given[0]
+        kind = self._node.emits(channel)
+        assert kind is not None
+        return as_columns(kind, given, self._node.id)
+
+
+class _Batch:
+    """Stands in an error for the events of a batch."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def __repr__(self) -> str:
+        return f"a batch of {len(self._columns)} events, the first of which is {self._columns[:1].events[0]!r}"

@@ -1,0 +1,148 @@
+"""Plain PySpark, without Streamwork, as a peer: a streaming query that is fed one file after another.
+
+The time of an epoch is what Spark says its micro-batch took (`triggerExecution`), without the wait for a file to appear.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = "id long, card string, amount double"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PARTITIONS = 2
+
+
+class TooSlow(Exception):
+    """A micro-batch was not done in time."""
+
+
+class SparkPeer(ABC):
+    """A query over a folder of Parquet files; its rows are discarded."""
+
+    def __init__(self, spark: Any, folder: Path, seconds: float) -> None:
+        """It may take so many `seconds` for an epoch."""
+        self._session = spark.newSession()
+        self._folder = folder
+        self._seconds = seconds
+        self._fed = 0
+        (folder / "in").mkdir(parents=True)
+        self._session.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
+        self._session.conf.set("spark.sql.streaming.pollingDelay", "100ms")
+        self._configure(self._session.conf)
+        self._query = self._start("noop")
+
+    def run(self, batch: pa.RecordBatch) -> float:
+        """Seconds of one micro-batch."""
+        self._feed(batch)
+        progress = self._done(batch.num_rows)
+        return float(progress["durationMs"]["triggerExecution"]) / 1000
+
+    def counts(self, batch: pa.RecordBatch) -> Any:
+        """Feed a batch that has every key, in an epoch that is not measured; the rows that came out, as a pandas frame."""
+        self._query.stop()
+        name = f"counts_{type(self).__name__.lower()}"
+        self._query = self._start("memory", name)
+        self._feed(batch)
+        self._done(batch.num_rows)
+        return self._session.table(name).toPandas()
+
+    def close(self) -> None:
+        self._query.stop()
+
+    @abstractmethod
+    def _configure(self, conf: Any) -> None: ...
+
+    @abstractmethod
+    def _aggregated(self, uses: Any) -> Any:
+        """Card, count and total of every card in the micro-batch."""
+
+    def _start(self, sink: str, name: str | None = None) -> Any:
+        uses = self._session.readStream.schema(SCHEMA).parquet(str(self._folder / "in"))
+        writer = self._aggregated(uses).writeStream.outputMode("update").format(sink)
+        writer = writer.queryName(name) if name else writer
+        return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
+
+    def _feed(self, batch: pa.RecordBatch) -> None:
+        """Two files, as there are two cores, that appear at once: in a folder of their own that is moved into place."""
+        making, half = self._folder / "making", batch.num_rows // PARTITIONS + 1
+        making.mkdir(exist_ok=True)
+        self._fed += 1
+        names = []
+        for part in range(PARTITIONS):
+            share = pa.Table.from_batches([batch.slice(part * half, half)])
+            pq.write_table(share, making / f"{self._fed:06d}-{part}.parquet")
+            names.append(f"{self._fed:06d}-{part}.parquet")
+        for name in names:
+            (making / name).rename(self._folder / "in" / name)
+
+    def _done(self, rows: int) -> Any:
+        """The progress of the micro-batch that had these rows; of the largest, where a look came between the two files."""
+        until, seen = time.monotonic() + self._seconds, dict[int, Any]()
+        before = self._query.lastProgress["batchId"] if self._query.lastProgress else -1
+        while True:
+            for progress in self._query.recentProgress:
+                if progress["batchId"] > before and progress["numInputRows"]:
+                    seen[progress["batchId"]] = progress
+            if (error := self._query.exception()) is not None:
+                raise error
+            if sum(one["numInputRows"] for one in seen.values()) >= rows:
+                return _sum(seen.values())
+            if time.monotonic() > until:
+                raise TooSlow(f"no epoch of {rows} events in {self._seconds:.0f} s")
+            time.sleep(0.02)
+
+
+def _sum(batches: Any) -> dict[str, Any]:
+    return {"durationMs": {"triggerExecution": sum(one["durationMs"]["triggerExecution"] for one in batches)}}
+
+
+class Native(SparkPeer):
+    """Spark's own aggregation."""
+
+    def _configure(self, conf: Any) -> None:
+        """The state store that Spark has by default."""
+
+    def _aggregated(self, uses: Any) -> Any:
+        from pyspark.sql import functions as f
+
+        return uses.groupBy("card").agg(f.count("*").alias("count"), f.sum("amount").alias("total"))
+
+
+class TransformWithState(SparkPeer):
+    """transformWithStateInPandas: what Spark has for state in Python."""
+
+    def _configure(self, conf: Any) -> None:
+        conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+        conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+
+    def _aggregated(self, uses: Any) -> Any:
+        schema = "card string, count long, total double"
+        return uses.groupBy("card").transformWithStateInPandas(_processor(), schema, "Update", "None")
+
+
+def _processor() -> Any:
+    import pandas as pd
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Counting(StatefulProcessor):  # type: ignore[misc]
+        def init(self, handle: Any) -> None:
+            self._kept = handle.getValueState("kept", "count long, total double")
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timer_values: Any) -> Iterator[Any]:  # noqa: N802
+            count, total = self._kept.get() if self._kept.exists() else (0, 0.0)
+            for frame in rows:
+                count += len(frame)
+                total += float(frame["amount"].sum())
+            self._kept.update((count, total))
+            yield pd.DataFrame({"card": [key[0]], "count": [count], "total": [total]})
+
+        def close(self) -> None: ...
+
+    return Counting()
