@@ -17,7 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -219,8 +219,7 @@ def test_a_driver_that_was_stopped_and_wakes_up_changes_nothing(tmp_path: Path, 
 
 # ---- state files that go bad before a start ---------------------------------------------------------------------------------
 
-CHECKPOINTS = 45  # two snapshots, 20 deltas between them, 5 after them
-NEWEST_SNAPSHOT, OLDER_SNAPSHOT = 40, 20
+CHECKPOINTS = 45  # enough for two snapshots, deltas between them, and some after them
 
 
 class Watching(CrashAt):
@@ -245,10 +244,27 @@ def resting(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
     return folder
 
 
-def chain_of(folder: Path) -> tuple[FileRef, ...]:
-    newest = folder / "root" / "guarded" / "checkpoints" / f"{CHECKPOINTS:012d}.json"
-    stored = json.loads(newest.read_bytes())["components"]["sums"]["0"]
-    return tuple(msgspec.convert(ref, FileRef) for ref in stored)
+def chains_of(folder: Path) -> dict[int, tuple[FileRef, ...]]:
+    """Checkpoint -> the files of its state; the newest first."""
+    paths = (path for path in (folder / "root" / "guarded" / "checkpoints").iterdir() if path.name.count(".") == 1)
+    stored = {int(path.stem): json.loads(path.read_bytes())["components"] for path in sorted(paths, reverse=True)}
+    return {epoch: msgspec.convert(found["sums"]["0"], tuple[FileRef, ...]) for epoch, found in stored.items()}
+
+
+def can_do_without(chain: tuple[FileRef, ...], lost: list[FileRef]) -> bool:
+    """Is there a whole snapshot with all deltas after it, or are there all deltas from the first one on?"""
+    begins = [place for place, ref in enumerate(chain) if ref.is_snapshot]
+    if not chain[0].is_snapshot:
+        begins.append(-1)
+    ways = [
+        [ref for place, ref in enumerate(chain) if place == b or (place > b and not ref.is_snapshot)] for b in begins
+    ]
+    return any(not any(ref in lost for ref in way) for way in ways)
+
+
+def goes_on_from(resting: Path, lost: list[FileRef]) -> int | None:
+    """The newest checkpoint that can do without the files that are lost."""
+    return next((epoch for epoch, chain in chains_of(resting).items() if can_do_without(chain, lost)), None)
 
 
 def restart(resting: Path, folder: Path, lost: list[FileRef], how: str) -> Started:
@@ -270,52 +286,48 @@ def restart(resting: Path, folder: Path, lost: list[FileRef], how: str) -> Start
 
 @pytest.mark.spark
 def test_any_one_file_of_a_chain_may_go_bad(tmp_path: Path, resting: Path) -> None:
-    chain = chain_of(resting)
-    snapshots = [ref.epoch for ref in chain if ref.is_snapshot]
-    deltas = [ref.epoch for ref in chain if not ref.is_snapshot]
-    assert snapshots == [OLDER_SNAPSHOT, NEWEST_SNAPSHOT]
-    assert deltas == list(range(OLDER_SNAPSHOT + 1, CHECKPOINTS + 1))
-    for number, ref in enumerate(chain):
-        telling = ref.is_snapshot or ref.epoch in (30, CHECKPOINTS - 2)
-        for how in HOW if telling or SOAK else HOW[number % 3 :][:1]:
-            started = restart(resting, tmp_path / f"{number}-{how}", [ref], how)
-            essential = not ref.is_snapshot and ref.epoch > NEWEST_SNAPSHOT
-            # What nothing can stand in for costs the checkpoints that name it: the newest one that does not is gone on from.
-            # Beside the newest three only the one with the snapshot is kept. The sinks are ahead then, and stay as they are.
-            older = [epoch for epoch in (NEWEST_SNAPSHOT, CHECKPOINTS - 2, CHECKPOINTS - 1) if epoch < ref.epoch]
-            assert started.resumed_at == (older[-1] if essential else CHECKPOINTS), ref.path
-            told = "sink journal is ahead of it" if essential else "can do without it"
+    chain = chains_of(resting)[CHECKPOINTS]
+    newest = max(place for place, ref in enumerate(chain) if ref.is_snapshot)
+    met = set()
+    for place, ref in enumerate(chain):
+        telling = ref.is_snapshot or place in (newest // 2, newest + 1)
+        for how in HOW if telling or SOAK else HOW[place % 3 :][:1]:
+            started = restart(resting, tmp_path / f"{place}-{how}", [ref], how)
+            # What nothing can stand in for costs the checkpoints that name it; the sinks are ahead then, and stay as they are.
+            assert started.resumed_at == goes_on_from(resting, [ref]), ref.path
+            assert (started.resumed_at < CHECKPOINTS) is (place > newest), ref.path
+            told = "sink journal is ahead of it" if place > newest else "can do without it"
             assert told in "\n".join(started.story), ref.path
+            met.add((ref.is_snapshot, place > newest, how))
+    assert len(met) == len(HOW) * 3, "snapshots, deltas before the newest and after it, in all ways"
 
 
-LOST = {
-    # what is lost, and where the job then goes on; None: nowhere
-    "both snapshots": (lambda ref: ref.is_snapshot, None),
-    "the newest snapshot and a delta before it": (
-        lambda ref: ref.epoch == 30 or (ref.is_snapshot and ref.epoch == NEWEST_SNAPSHOT),
-        None,
+Lost = Callable[[tuple[FileRef, ...], int], list[FileRef]]
+LOST: dict[str, tuple[Lost, str]] = {
+    # of a chain and the place of its newest snapshot: what is lost, and what becomes of the job
+    "all snapshots and a delta before the newest": (
+        lambda chain, at: [*(ref for ref in chain if ref.is_snapshot), chain[at - 3]],
+        "refused",
     ),
-    "the older snapshot and all deltas before the newest": (
-        lambda ref: ref.epoch <= NEWEST_SNAPSHOT and not (ref.is_snapshot and ref.epoch == NEWEST_SNAPSHOT),
-        CHECKPOINTS,
-    ),
-    "the newest snapshot and a delta after it": (
-        lambda ref: ref.epoch == 43 or (ref.is_snapshot and ref.epoch == NEWEST_SNAPSHOT),
-        NEWEST_SNAPSHOT,
-    ),
-    "everything": (lambda ref: True, None),
+    "the newest snapshot and a delta before it": (lambda chain, at: [chain[at - 3], chain[at]], "refused"),
+    "everything before the newest snapshot": (lambda chain, at: list(chain[:at]), "goes on"),
+    "the newest snapshot and a delta after it": (lambda chain, at: [chain[at], chain[at + 1]], "falls back"),
+    "everything": (lambda chain, at: list(chain), "refused"),
 }
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("lost", "resumed_at"), LOST.values(), ids=LOST)
+@pytest.mark.parametrize(("lost", "outcome"), LOST.values(), ids=LOST)
 def test_only_the_loss_of_all_ways_to_read_a_state_is_refused(
-    tmp_path: Path, resting: Path, lost: Any, resumed_at: int | None
+    tmp_path: Path, resting: Path, lost: Lost, outcome: str
 ) -> None:
+    chain = chains_of(resting)[CHECKPOINTS]
+    damaged = lost(chain, max(place for place, ref in enumerate(chain) if ref.is_snapshot))
+    goes_on = goes_on_from(resting, damaged)
+    assert outcome == ("refused" if goes_on is None else "goes on" if goes_on == CHECKPOINTS else "falls back")
     for how in HOW if SOAK else ["flipped"]:
-        damaged = list(filter(lost, chain_of(resting)))
-        if resumed_at is not None:
-            assert restart(resting, tmp_path / how, damaged, how).resumed_at == resumed_at
+        if goes_on is not None:
+            assert restart(resting, tmp_path / how, damaged, how).resumed_at == goes_on
         else:
             with pytest.raises(Refused, match="SW-CHECKPOINT-NONE"):
                 restart(resting, tmp_path / how, damaged, how)

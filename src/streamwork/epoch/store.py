@@ -78,6 +78,7 @@ class Store:
                 self.disk.replace(self._path(0, COMPLETED), zero.to_bytes())
         with contextlib.suppress(FileExistsError):
             self.disk.create(self._path(0, PREPARED), zero.to_bytes())
+        self.disk.sync_names(self._checkpoints)  # also those that a killed driver made
         identity = Identity(graph.job, zero.uid, groups, clock.now())
         try:
             self.disk.create(self.folder / "job.json", to_bytes(identity))

@@ -5,8 +5,11 @@ Only Python files are sent: data beside them is the business of sources, and wha
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -33,11 +36,19 @@ def pack(folder: Path, base: Path, name: str) -> Path:
     digest = hashlib.sha256()
     for place, content in files.items():
         digest.update(f"{place}\0{len(content)}\0".encode() + content)
-    target = Path(tempfile.mkdtemp(prefix="streamwork-")) / f"{name}-{digest.hexdigest()[:16]}.zip"
+    target = _place() / f"{name}-{digest.hexdigest()[:16]}.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for place, content in files.items():
             archive.writestr(zipfile.ZipInfo(place, EPOCH_OF_ZIP), content, zipfile.ZIP_DEFLATED)
     return target
+
+
+@functools.cache
+def _place() -> Path:
+    """The driver serves the archives from here for as long as it lives."""
+    folder = Path(tempfile.mkdtemp(prefix="streamwork-code-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _modules(folder: Path) -> Iterator[Path]:

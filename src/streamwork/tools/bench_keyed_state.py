@@ -34,8 +34,8 @@ from streamwork.hosts.spark_epochs import SparkEpochs
 from streamwork.log import EventLog
 from streamwork.tools.bench_epochs import Array, Epochs, cpu_seconds, spread
 from streamwork.tools.bench_keyed_state_job import COUNTS, PARALLELISM, Counting, CountingColumns, Use, build
-from streamwork.tools.bench_peers import Bytewax, Unavailable, by_number
-from streamwork.tools.bench_spark_peers import Native, SparkPeer, TooSlow, TransformWithState
+from streamwork.tools.bench_peers import Bytewax, Unavailable, by_number, packages
+from streamwork.tools.bench_spark_peers import Native, QueryFailed, SparkPeer, TransformWithState
 
 APPENDED = 10_000  # rows at a time
 OURS = ("fused", "shuffled", "vectorised")
@@ -64,10 +64,16 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
     """Measure; every number that was used. Raises `Wrong` if a count is wrong. `tell` gets lines for people."""
     with tempfile.TemporaryDirectory(prefix="bench-keyed-state-", dir=folder) as name:
         scratch = Path(name)
-        spark = start_spark(f"local[{PARALLELISM}]", scratch / "spark.log")
+        skipped, needed = dict[str, str](), list[Path]()
+        if "tws" in sizes.peers:
+            try:
+                needed.append(packages("tws"))
+            except Unavailable as why:
+                skipped["tws"] = str(why)
+        spark = start_spark(f"local[{PARALLELISM}]", scratch / "spark.log", needed)
         found = {}
         for keys in sizes.keys:
-            found[str(keys)] = Contest(scratch / str(keys), spark, keys, sizes, tell).run()
+            found[str(keys)] = Contest(scratch / str(keys), spark, keys, sizes, skipped, tell).run()
     main = found[str(sizes.keys[0])]
     return {**main, "keys": found, "settings": {**msgspec.to_builtins(sizes), "columns": 3, "cores": PARALLELISM}}
 
@@ -75,7 +81,7 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
 class Contest:
     """All contestants, at one number of keys."""
 
-    def __init__(self, folder: Path, spark: Any, keys: int, sizes: Sizes, tell: Tell) -> None:
+    def __init__(self, folder: Path, spark: Any, keys: int, sizes: Sizes, skipped: dict[str, str], tell: Tell) -> None:
         self._folder = folder
         self._spark = spark
         self._sizes = sizes
@@ -83,7 +89,7 @@ class Contest:
         self._rng = np.random.default_rng(7)
         self._names = _names(keys)
         self._counts, self._totals = np.zeros(keys, np.int64), np.zeros(keys)
-        self._skipped: dict[str, str] = {}
+        self._skipped = dict(skipped)
         self._seconds: dict[str, list[float]] = {}
         self._cpu: dict[str, list[float]] = {}
         self._fed = 0
@@ -113,7 +119,7 @@ class Contest:
         kinds: dict[str, type[SparkPeer]] = {"tws": TransformWithState, "native": Native}
         self._queries = {}
         for name, kind in kinds.items():
-            if name in self._sizes.peers:
+            if name in self._sizes.peers and name not in self._skipped:
                 self._queries[name] = kind(self._spark, self._folder / name, self._sizes.peer_seconds)
                 stack.callback(self._queries[name].close)
         self._bytewax: Bytewax | None = None
@@ -147,7 +153,7 @@ class Contest:
                     said, counted = self._bytewax.run(batch)
                     self._agree("bytewax", *by_number(counted, self._names), counts, totals)
                     seconds, cpu = said.seconds, said.cpu
-            except (TooSlow, Unavailable) as why:
+            except (QueryFailed, Unavailable) as why:
                 self._skip(name, str(why))
                 continue
             self._tell(f"epoch {repeat + 1} of {self._sizes.repeats}, {name}: {batch.num_rows / seconds:,.0f} events/s")

@@ -83,6 +83,12 @@ def environment(name: str, requirements: Path) -> Path:
     return python
 
 
+def packages(name: str) -> Path:
+    """The folder of packages that a peer needs in Spark's own workers. Raises Unavailable."""
+    python = environment(name, peer_folder(name) / "requirements.txt")
+    return next((python.parents[1] / "lib").glob("python*/site-packages"))
+
+
 def by_number(table: pa.Table, names: list[str]) -> tuple[Array, Array]:
     """(count, total) of each key, in the order of `names`; a key that is not there has none."""
     place = dict(zip(table["card"].to_pylist(), range(table.num_rows), strict=True))

@@ -19,8 +19,8 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 PARTITIONS = 2
 
 
-class TooSlow(Exception):
-    """A micro-batch was not done in time."""
+class QueryFailed(Exception):
+    """A micro-batch failed, or was not done in time."""
 
 
 class SparkPeer(ABC):
@@ -40,9 +40,7 @@ class SparkPeer(ABC):
 
     def run(self, batch: pa.RecordBatch) -> float:
         """Seconds of one micro-batch."""
-        self._feed(batch)
-        progress = self._done(batch.num_rows)
-        return float(progress["durationMs"]["triggerExecution"]) / 1000
+        return self._feed(batch)
 
     def counts(self, batch: pa.RecordBatch) -> Any:
         """Feed a batch that has every key, in an epoch that is not measured; the rows that came out, as a pandas frame."""
@@ -50,7 +48,6 @@ class SparkPeer(ABC):
         name = f"counts_{type(self).__name__.lower()}"
         self._query = self._start("memory", name)
         self._feed(batch)
-        self._done(batch.num_rows)
         return self._session.table(name).toPandas()
 
     def close(self) -> None:
@@ -69,38 +66,36 @@ class SparkPeer(ABC):
         writer = writer.queryName(name) if name else writer
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 
-    def _feed(self, batch: pa.RecordBatch) -> None:
-        """Two files, as there are two cores, that appear at once: in a folder of their own that is moved into place."""
+    def _feed(self, batch: pa.RecordBatch) -> float:
+        """Two files, as there are two cores. Seconds of the micro-batch that takes them; of both, if a look came in between."""
         making, half = self._folder / "making", batch.num_rows // PARTITIONS + 1
         making.mkdir(exist_ok=True)
         self._fed += 1
-        names = []
-        for part in range(PARTITIONS):
-            share = pa.Table.from_batches([batch.slice(part * half, half)])
-            pq.write_table(share, making / f"{self._fed:06d}-{part}.parquet")
-            names.append(f"{self._fed:06d}-{part}.parquet")
+        names = [f"{self._fed:06d}-{part}.parquet" for part in range(PARTITIONS)]
+        for part, name in enumerate(names):
+            pq.write_table(pa.Table.from_batches([batch.slice(part * half, half)]), making / name)
+        last = self._query.lastProgress
+        before = last["batchId"] if last and last["numInputRows"] else (last["batchId"] - 1 if last else -1)
         for name in names:
             (making / name).rename(self._folder / "in" / name)
+        return self._wait(batch.num_rows, before)
 
-    def _done(self, rows: int) -> Any:
-        """The progress of the micro-batch that had these rows; of the largest, where a look came between the two files."""
-        until, seen = time.monotonic() + self._seconds, dict[int, Any]()
-        before = self._query.lastProgress["batchId"] if self._query.lastProgress else -1
+    def _wait(self, rows: int, before: int) -> float:
+        """Until rows have come in batches after `before`."""
+        until = time.monotonic() + self._seconds
         while True:
-            for progress in self._query.recentProgress:
-                if progress["batchId"] > before and progress["numInputRows"]:
-                    seen[progress["batchId"]] = progress
-            if (error := self._query.exception()) is not None:
-                raise error
+            seen = {
+                progress["batchId"]: progress
+                for progress in self._query.recentProgress
+                if progress["batchId"] > before and progress["numInputRows"]
+            }
             if sum(one["numInputRows"] for one in seen.values()) >= rows:
-                return _sum(seen.values())
+                return float(sum(one["durationMs"]["triggerExecution"] for one in seen.values())) / 1000
+            if (error := self._query.exception()) is not None:
+                raise QueryFailed(str(error).splitlines()[0])
             if time.monotonic() > until:
-                raise TooSlow(f"no epoch of {rows} events in {self._seconds:.0f} s")
+                raise QueryFailed(f"no epoch of {rows} events in {self._seconds:.0f} s")
             time.sleep(0.02)
-
-
-def _sum(batches: Any) -> dict[str, Any]:
-    return {"durationMs": {"triggerExecution": sum(one["durationMs"]["triggerExecution"] for one in batches)}}
 
 
 class Native(SparkPeer):
