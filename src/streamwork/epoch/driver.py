@@ -242,11 +242,11 @@ class Driver:
                 self._store.write_plan(plan)
             except FileExistsError:
                 continue
+            self._watch.lap(plan.epoch, Step.PLAN)
             return plan
 
     def _submit(self, plan: Plan) -> None:
         """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
-        self._watch.lap(plan.epoch, Step.PLAN)
         works = [
             Work(
                 chain=number,

@@ -20,7 +20,7 @@ from streamwork.components.columns import misfit_error, to_structs
 from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layer import Layer, hashed
-from streamwork.state.slots import UNKNOWN, Slots
+from streamwork.state.slots import Slots
 
 TIMERS = pa.list_(pa.struct([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("clock", pa.string())]))
 NO_TIMERS = pa.array([], TIMERS.value_type)
@@ -53,17 +53,17 @@ class RowFormat:
         """What changed, or everything, as rows; a record whose value does not fit its column is refused, naming it."""
         if isinstance(state, InstanceState):
             assert state.record is not None
-            return self._table([None], self._columns([state.record]), [None], epoch, None, {})
+            return self._table([None], self._columns([state.record]), pa.nulls(1, pa.int32()), epoch, None, {})
         assert self._key is not None
         if state.slots is not None:
             return self._encode_slots(state, state.slots, epoch, everything)
         keys = list(state.records if everything else state.changed)
         kept: list[Any] = list(map(state.records.get, keys))
         gone = None
-        if None in kept:
+        if type(None) in set(map(type, kept)):
             gone, empty = [record is None for record in kept], self.record()
             kept = [empty if record is None else record for record in kept]
-        return self._table(keys, self._columns(kept), self._key.groups(keys, self._groups), epoch, gone, state.timers)
+        return self._table(keys, self._columns(kept), None, epoch, gone, state.timers)
 
     def _encode_slots(self, state: KeyedState, slots: Slots, epoch: int, everything: bool) -> pa.Table:
         assert self._key is not None
@@ -71,13 +71,11 @@ class RowFormat:
             state.place(list(state.records))
         chosen = np.arange(len(slots)) if everything else np.flatnonzero(slots.changed[: len(slots)])
         keys = slots.keys(chosen)
-        if len(new := np.flatnonzero(slots.groups[chosen] == UNKNOWN)):
-            slots.groups[chosen[new]] = self._key.groups([keys[place] for place in new.tolist()], self._groups)
         try:
             columns = [slots.column(name, chosen) for name in self.record.__struct_fields__]
         except Misfit as misfit:
             raise misfit_error(misfit, self.record, [], self.component) from None
-        return self._table(keys, columns, slots.groups[chosen], epoch, None, state.timers)
+        return self._table(keys, columns, None, epoch, None, state.timers)
 
     def _columns(self, records: list[Any]) -> list[pa.Array]:
         try:
@@ -159,23 +157,27 @@ class RowFormat:
         self,
         keys: list[Any],
         columns: list[pa.Array],
-        groups: Any,
+        groups: pa.Array | None,
         epoch: int,
         gone: list[bool] | None,
         timers: Mapping[Any, Iterable[Timer]],
     ) -> pa.Table:
+        """Without `groups`, those of the keys; without `gone`, none is."""
         count = len(keys)
         if timers:
             waiting = pa.array([_stored(timers.get(key, ())) for key in keys], TIMERS)
         else:
             waiting = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), NO_TIMERS, type=TIMERS)
+        key_columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
+        if groups is None:
+            assert self._key is not None
+            groups = pa.array(self._key.groups(keys, self._groups), pa.int32())
         own = [
-            pa.array(groups, pa.int32()),
+            groups,
             pa.repeat(pa.scalar(epoch, pa.int64()), count),
             pa.repeat(pa.scalar(False), count) if gone is None else pa.array(gone, pa.bool_()),
             waiting,
         ]
-        key_columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
         return pa.Table.from_arrays([*key_columns, *columns, *own], schema=self.schema)
 
 

@@ -33,7 +33,6 @@ class Slots:
             name: np.empty(0, column_type(field)) for name, field in fields_of(record).items()
         }
         self.changed = np.empty(0, bool)
-        self.groups = np.empty(0, np.int32)  # of each key, or UNKNOWN
         self._defaults = self._columns_of([record()])
 
     def __len__(self) -> int:
@@ -51,7 +50,7 @@ class Slots:
             self._make_room(end)
             for name, column in self.columns.items():
                 column[start:end] = self._defaults[name][0]
-            self.changed[start:end], self.groups[start:end] = False, UNKNOWN
+            self.changed[start:end] = False
             slots[new] = np.arange(start, end)
         return slots, new
 
@@ -101,7 +100,7 @@ class Slots:
             return
         capacity = max(size, FIRST_CAPACITY, 2 * len(self.changed))
         self.columns = {name: _longer(column, capacity) for name, column in self.columns.items()}
-        self.changed, self.groups = _longer(self.changed, capacity), _longer(self.groups, capacity)
+        self.changed = _longer(self.changed, capacity)
 
 
 def _longer(values: Array, size: int) -> Array:

@@ -200,6 +200,17 @@ def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
     _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
 
 
+@bench_group.command("state-size")
+@click.option("--quick", is_flag=True, help="A few thousand keys: to see that it works.")
+@JSON
+def bench_state_size_command(quick: bool, as_json: bool) -> None:
+    """Ten thousand changed keys an epoch, in a state of ten thousand keys and in one of five million."""
+    from streamwork.tools import bench_state_size as bench
+
+    sizes = bench.QUICK if quick else bench.FULL
+    _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
+
+
 def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
     """What a benchmark found: as one object, or a line for each number."""
     if as_json:
