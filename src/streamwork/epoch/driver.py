@@ -26,7 +26,7 @@ Without the ledger a sink that committed just before the crash would get the sam
 from __future__ import annotations
 
 import contextlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -34,6 +34,7 @@ import msgspec
 
 from streamwork.components import Position
 from streamwork.engine import Abandoned, Report, Work
+from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
 from streamwork.epoch.catch_up import Route
 from streamwork.epoch.compactor import Background, Compactor, at_once
@@ -49,7 +50,7 @@ from streamwork.epoch.stopwatch import Stopwatch
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Layout, Settings
-from streamwork.state import FileRef, StateFiles
+from streamwork.state import StateFiles
 from streamwork.world import Clock, Processes, RealProcesses
 
 KEEP_SECONDS = 10.0
@@ -185,7 +186,7 @@ class Driver:
         except Abandoned:
             return self._abandon(plan)
         self._tell(Step.REPORT, plan.epoch)
-        if self.graph.polled and plan.end.items() <= plan.start.items() and not _events(self.graph, reports):
+        if self.graph.polled and plan.end.items() <= plan.start.items() and not reported.events(self.graph, reports):
             return None  # sources that are polled had nothing to say: the number is spent, nothing else has happened
         try:
             manifest = self._prepare(plan, reports)
@@ -304,15 +305,15 @@ class Driver:
             parent_sha256=self.at.sha256,
             fence=self.fence,
             uid=self._uid,
-            positions={**plan.end, **_polled_positions(self.graph, self.at.positions, reports)},
+            positions={**plan.end, **reported.polled_positions(self.graph, self.at.positions, reports)},
             components=self._compactor.install(
-                {node.id: _chains(node.id, reports) for node in self.graph.stateful}, self._chains, plan.epoch
+                {node.id: reported.chains(node.id, reports) for node in self.graph.stateful}, self._chains, plan.epoch
             ),
             sinks={
-                node.id: SinkPart(_staged(node.id, reports), first=node.id not in self.at.sinks)
+                node.id: SinkPart(reported.staged(node.id, reports), first=node.id not in self.at.sinks)
                 for node in self.graph.sinks
             },
-            counters={node.id: _counters(node.id, reports) for node in self.graph.nodes},
+            counters={node.id: reported.counters(node.id, reports) for node in self.graph.nodes},
             fingerprint=self.graph.fingerprint,
             watermarks={
                 **self.at.watermarks,
@@ -411,31 +412,3 @@ class Driver:
 
 def _offsets(source: str, positions: Position) -> dict[str, int]:
     return {name.partition("/")[2]: offset for name, offset in positions.items() if name.startswith(f"{source}/")}
-
-
-def _chains(component: str, reports: Sequence[Report]) -> dict[str, tuple[FileRef, ...]]:
-    return {str(report.instance): report.state for report in reports if report.component == component}
-
-
-def _events(graph: Graph, reports: Sequence[Report]) -> int:
-    sources = {node.id for node in graph.sources}
-    return sum(report.counters["processed"] for report in reports if report.component in sources)
-
-
-def _polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> Position:
-    """Of sources that people wrote, the position is the count of events read, by instance."""
-    polled = {node.id for node in graph.polled}
-    names = {f"{r.component}/{r.instance}": r.counters["processed"] for r in reports if r.component in polled}
-    return {name: at.get(name, 0) + count for name, count in names.items()}
-
-
-def _counters(component: str, reports: Sequence[Report]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for report in reports:
-        if report.component == component:
-            total.update(report.counters)
-    return dict(total)
-
-
-def _staged(sink: str, reports: Sequence[Report]) -> dict[str, FileRef]:
-    return {str(r.instance): r.staged for r in reports if r.component == sink and r.staged is not None}

@@ -1,0 +1,39 @@
+"""What the instances of an epoch have reported, put together: by component, as a manifest names it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from streamwork.components import Position
+from streamwork.engine import Report
+from streamwork.job import Graph
+from streamwork.state import FileRef
+
+
+def chains(component: str, reports: Sequence[Report]) -> dict[str, tuple[FileRef, ...]]:
+    return {str(report.instance): report.state for report in reports if report.component == component}
+
+
+def events(graph: Graph, reports: Sequence[Report]) -> int:
+    sources = {node.id for node in graph.sources}
+    return sum(report.counters["processed"] for report in reports if report.component in sources)
+
+
+def polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> Position:
+    """Of sources that people wrote, the position is the count of events read, by instance."""
+    polled = {node.id for node in graph.polled}
+    names = {f"{r.component}/{r.instance}": r.counters["processed"] for r in reports if r.component in polled}
+    return {name: at.get(name, 0) + count for name, count in names.items()}
+
+
+def counters(component: str, reports: Sequence[Report]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for report in reports:
+        if report.component == component:
+            total.update(report.counters)
+    return dict(total)
+
+
+def staged(sink: str, reports: Sequence[Report]) -> dict[str, FileRef]:
+    return {str(r.instance): r.staged for r in reports if r.component == sink and r.staged is not None}
