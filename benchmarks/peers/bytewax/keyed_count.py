@@ -25,7 +25,7 @@ class Rows(StatelessSourcePartition):
 
     def next_batch(self):
         batch = next(self._batches)  # StopIteration is the end
-        return list(zip(batch["card"].to_pylist(), batch["amount"].to_pylist()))
+        return list(zip(batch["card"].to_pylist(), batch["amount"].to_pylist(), strict=True))
 
 
 class Source(DynamicSource):
