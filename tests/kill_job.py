@@ -3,7 +3,7 @@
 The journal is an appending sink: unlike the README's upserting one, it shows a row that is written twice. Stretching the
 steps gives each of them a fair share of the random kills; the protocol does not know of it.
 
-usage: kill_job.py FOLDER MODE LEDGER PACE    (LEDGER: "ledger" or "no-ledger"; PACE: "stretched" or "plain")
+usage: kill_job.py FOLDER MODE LEDGER PACE    (LEDGER: "ledger" or "split-ledger"; PACE: "stretched" or "plain")
 """
 
 from __future__ import annotations
@@ -20,26 +20,24 @@ from card_usage import PerCard, Transaction
 
 from streamwork import Job, JsonLines, SqliteSink
 from streamwork.components import LedgerEntry
-from streamwork.epoch import Step
+from streamwork.epoch import Step, Verdict
+from streamwork.epoch.commit import settle
 from streamwork.tools.runner import Mode, Options, run
 
-STRETCH = {
-    Step.PLAN: 0.01,
-    Step.COMPUTE: 0.01,
-    Step.PREPARE: 0.02,
-    Step.COMMIT: 0.1,
-    Step.COMPLETE: 0.0,
-    Step.ABANDON: 0.0,
-}
+STRETCH = {Step.PLAN: 0.01, Step.COMPUTE: 0.01, Step.PREPARE: 0.02, Step.COMMIT: 0.1}
 
 
-class NoLedger(SqliteSink[Any]):
-    """The negative control: a sink that applies whatever it is offered, and asks no ledger."""
+class SplitLedger(SqliteSink[Any]):
+    """The negative control: rows and ledger row change in two transactions, and a kill may come between."""
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._transaction() as db:
-            self._write(db, staged)
-            self._advance(db, entry, entry.end)
+            verdict = settle(self._row(db, entry.uid, entry.sink), entry)
+            if verdict is Verdict.APPLY:
+                self._write(db, staged)
+        time.sleep(STRETCH[Step.COMMIT])
+        with self._transaction() as db:
+            self._advance(db, entry, entry.end if verdict is Verdict.APPLY else None)
 
 
 class Stretching:
@@ -54,7 +52,7 @@ class Stretching:
             self.told = True
             print("working", flush=True)
         if self._pace == "stretched":
-            time.sleep(STRETCH[step])
+            time.sleep(STRETCH.get(step, 0.0))
 
     def on_starting(self, *_: Any) -> None: ...
     def on_started(self, *_: Any) -> None: ...
@@ -76,7 +74,7 @@ def build(sink: type[SqliteSink[Any]]) -> Job:
 if __name__ == "__main__":
     folder, mode, ledger, pace = sys.argv[1:]
     os.chdir(folder)
-    made = build(SqliteSink if ledger == "ledger" else NoLedger)
+    made = build(SqliteSink if ledger == "ledger" else SplitLedger)
     examples = Path(__file__).parents[1] / "examples"
     options = Options(
         mode=Mode(mode), root=Path(folder) / "root", until_caught_up=True, master="local[2]", module_folder=examples

@@ -111,7 +111,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(("mode", "kills"), [("local", 8), pytest.param("microbatch", 10, marks=pytest.mark.spark)])
-def test_without_the_ledger_the_same_test_fails(tmp_path: Path, mode: str, kills: int) -> None:
+def test_with_the_ledger_in_another_transaction_the_same_test_fails(tmp_path: Path, mode: str, kills: int) -> None:
     print(replay())
     with pytest.raises(AssertionError, match="rows are doubled"):
-        survive(tmp_path, mode, "no-ledger", kills)
+        survive(tmp_path, mode, "split-ledger", kills)
