@@ -14,7 +14,7 @@ import pytest
 
 from streamwork import Digits, Event, Record
 from streamwork.components import Key, Timer, TimerClock
-from streamwork.state import Chain, KeyedState, StateCache, StateFiles, compaction, files, layer
+from streamwork.state import Chain, KeyedState, StateCache, StateFiles, compaction, files, keyed, layer
 from streamwork.state.rows import RowFormat
 from streamwork.testing import SimulatedDisk
 
@@ -135,9 +135,11 @@ class Life:
         assert {key: (r.seen, r.words) for key, r in again.records.items()} == self.plain, "the files say otherwise"
 
 
-@pytest.fixture(params=["eager", "resting"])
+@pytest.fixture(params=["eager", "resting", "merged in the background"])
 def restored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "resting":
+    if request.param == "merged in the background":
+        monkeypatch.setattr(keyed, "BACKGROUND_ROWS", 0)
+    if request.param != "eager":
         monkeypatch.setattr(files, "EAGER_ROWS", 0)
         monkeypatch.setattr(layer, "SPILL_BYTES", 200)
 
@@ -164,9 +166,9 @@ def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_without_looking_at_the_key_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: whatever has the hash is taken for the key."""
 
-    def by_hash(self: RowFormat, rows: Any, keys: list[Any]) -> Any:
-        for place, row in zip(*rows.find(one_hash([keys])), strict=True):
-            yield keys[place], self._records(rows.rows.take([int(row)]))[0]
+    def by_hash(self: RowFormat, rows: Any, keys: list[Any], hashes: Any) -> Any:
+        for place, row in zip(*rows.find(hashes), strict=True):
+            yield place, keys[place], self._records(rows.rows.take([int(row)]))[0]
 
     monkeypatch.setattr(layer, "hashed", one_hash)
     monkeypatch.setattr(RowFormat, "find", by_hash)
@@ -186,3 +188,24 @@ def test_a_large_layer_is_in_a_file_and_the_file_goes_with_it(tmp_path: Path, mo
     assert not list(tmp_path.iterdir()), "the name is gone at once, the bytes when nobody maps them"
     places, found = resting.find(layer.hashed([pa.chunked_array([["key-7", "nobody"]])]))
     assert places.tolist() == [0] and resting.rows.column("key")[int(found[0])].as_py() == "key-7"
+
+
+def test_there_are_never_many_layers_whatever_their_sizes() -> None:
+    rows = RowFormat("counts", Keyed, Key(("number",)), Count, 256)
+    state: Any = rows.new_state()
+    rng = random.Random(1)
+    for number in range(2_000):
+        state.records[number] = Count(1)
+    everything = rows.encode(state, 1, everything=True)
+    state.rest(layer.Layer(everything, rows.key_names), 2_000, rows)
+    for epoch in range(2, 150):
+        keys = rng.sample(range(2_000), rng.choice((1, 3, 40, 200)))
+        for key in keys:
+            state.records[key].seen += 1
+        state.changed.update(keys)
+        state.settle(rows.encode(state, epoch, everything=False), rows.key_names, files._merger(rows))
+        assert len(state.layers) < 20
+    wanted = {key: record.seen for key, record in state.records.items()}
+    state.cool(0)
+    state.warm(wanted)
+    assert {key: record.seen for key, record in state.records.items()} == wanted

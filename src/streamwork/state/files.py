@@ -150,7 +150,7 @@ class StateFiles:
         ref = self.write(place + DELTA, table)
         most = None if memory is None else _most_records(state, memory)
         in_use = len(state.records) + (len(state.slots) if state.slots is not None else 0)
-        if most is not None and in_use > most // 2:
+        if most is not None and in_use > most * 7 // 8:
             state.used(state.changed)
         state.settle(table, rows.key_names, _merger(rows))
         if most is not None and in_use > most:
@@ -168,7 +168,7 @@ class StateFiles:
         if not state.layers:
             table = rows.encode(state, epoch, everything=True)
             state.rest(Layer(table, rows.key_names), table.num_rows, rows)
-        state.cool(most * 3 // 4)  # some room, so that not every checkpoint has to do this
+        state.cool(most)
 
     @staticmethod
     def _check_fit(rows: RowFormat, ref: FileRef, table: pa.Table) -> None:

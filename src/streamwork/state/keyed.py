@@ -5,8 +5,11 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Protocol
+from functools import cache
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +18,23 @@ from streamwork.components import Record, Timer, TimerClock
 from streamwork.components.keys import canonical
 from streamwork.state.layer import Layer
 from streamwork.state.slots import Slots
+from streamwork.world import step_back
+
+TOGETHER = 4
+"""So many layers become one. Merging more at a time is less work, but until then there are more to look in."""
+BACKGROUND_ROWS = 10_000
+"""Layers that make so many rows are merged in the background: no checkpoint waits for it."""
 
 
 class Thaw(Protocol):
     """Makes records of rows again, for keys that a layer holds (`RowFormat`)."""
 
-    def find(self, layer: Layer, keys: list[Any]) -> Iterable[tuple[Any, Record | None]]:
-        """(key, record) of those keys that the layer has a row of; no record if the row says that the key is gone."""
+    def hashes(self, keys: list[Any]) -> np.ndarray[Any, Any]: ...
+
+    def find(
+        self, layer: Layer, keys: list[Any], hashes: np.ndarray[Any, Any]
+    ) -> Iterable[tuple[int, Any, Record | None]]:
+        """(place in `keys`, key, record) of those that the layer has a row of; no record if the row says that the key is gone."""
 
 
 class KeyedState:
@@ -33,17 +46,33 @@ class KeyedState:
     For an operator that works on columns, what is in use is in `slots` and not in `records`: `place` moves it there.
     """
 
-    __slots__ = ("_absent", "_resting", "_thaw", "_waiting", "changed", "layers", "records", "slots", "timers")
+    __slots__ = (
+        "_absent",
+        "_merging",
+        "_recent",
+        "_resting",
+        "_thaw",
+        "_waiting",
+        "changed",
+        "gone",
+        "layers",
+        "records",
+        "slots",
+        "timers",
+    )
 
     def __init__(self) -> None:
         self.records: dict[Any, Record] = {}
         self.changed: set[Any] = set()
+        self.gone: set[Any] = set()  # keys that were forgotten since the last checkpoint; some may be back
         self.timers: dict[Any, set[Timer]] = {}
         self.layers: list[Layer] = []
         self.slots: Slots | None = None
         self._thaw: Thaw | None = None
         self._resting = 0  # keys that are alive in the layers, as of the last checkpoint
         self._absent: set[Any] = set()  # keys that the layers do not have, or have no more
+        self._recent: set[Any] = set()  # keys that were used not long ago: they are let go later
+        self._merging: Merging | None = None
         # Ordered by time, then by the key's bytes: what fires first does not depend on what was set first.
         self._waiting: dict[TimerClock, list[tuple[datetime, bytes, Any]]] = {clock: [] for clock in TimerClock}
 
@@ -54,7 +83,7 @@ class KeyedState:
         born = sum(key in self.records for key in self._absent)
         if self.slots is not None:
             born += sum(key in self.slots.places for key in self._absent)
-        died = sum(key not in self.records and key not in self._absent for key in self.changed)
+        died = sum(key not in self.records and key not in self._absent for key in self.gone)
         return self._resting + born - died
 
     def set_timer(self, key: Any, timer: Timer) -> None:
@@ -67,6 +96,7 @@ class KeyedState:
         self.records.pop(key, None)
         self.timers.pop(key, None)
         self.changed.add(key)
+        self.gone.add(key)
 
     def next_timer(self, clock: TimerClock) -> datetime | None:
         """When the next timer of that clock is due."""
@@ -97,6 +127,7 @@ class KeyedState:
     def rest(self, layer: Layer, alive: int, thaw: Thaw) -> None:
         """Begin with a layer instead of records: it holds `alive` keys."""
         self.layers, self._resting, self._thaw = [layer], alive, thaw
+        self.gone.clear()
 
     def warm(self, keys: Iterable[Any]) -> None:
         """Bring the records of these keys in, as far as there are any."""
@@ -105,13 +136,19 @@ class KeyedState:
         assert self._thaw is not None
         records, absent = self.records, self._absent
         missing = [k for k in dict.fromkeys(keys) if k not in records and k not in absent and k not in self.changed]
+        hashes = self._thaw.hashes(missing) if missing else None
         for layer in reversed(self.layers):
-            if not missing:
+            if hashes is None or not missing:
                 return
-            found = dict(self._thaw.find(layer, missing))
-            records.update((key, record) for key, record in found.items() if record is not None)
-            absent.update(key for key, record in found.items() if record is None)
-            missing = [key for key in missing if key not in found]
+            left = np.ones(len(missing), bool)
+            for place, key, record in self._thaw.find(layer, missing, hashes):
+                left[place] = False
+                if record is None:
+                    absent.add(key)
+                else:
+                    records[key] = record
+            if not left.all():
+                missing, hashes = [missing[place] for place in np.flatnonzero(left).tolist()], hashes[left]
         absent.update(missing)
 
     # ---- what is in use as columns --------------------------------------------------------------------------------
@@ -153,26 +190,72 @@ class KeyedState:
             self._absent.clear()
             if delta is not None and delta.num_rows:
                 self.layers.append(Layer(delta, key))
-                while len(self.layers) > 1 and 2 * len(self.layers[-1]) >= len(self.layers[-2]):
-                    upper, lower = self.layers.pop(), self.layers.pop()
-                    self.layers.append(Layer(merged([lower.rows, upper.rows], not self.layers), key))
+            self._merge_layers(key, merged)
         self.changed.clear()
+        self.gone.clear()
         if self.slots is not None:
             self.slots.changed[: len(self.slots)] = False
 
+    def _merge_layers(self, key: list[str], merged: Merge) -> None:
+        """Let there be few layers: `TOGETHER` neighbours become one unless the lowest outweighs the others; large ones meanwhile,
+        in the background.
+        """
+        if self._merging is not None and self._merging.done.done():
+            at = self.layers.index(self._merging.lowest)
+            self.layers[at : at + TOGETHER] = [self._merging.done.result()]
+            self._merging = None
+        at = len(self.layers) - TOGETHER
+        # One merge at a time: a layer that is on its way into one must not get into another as well.
+        while self._merging is None and at >= 0:
+            some = self.layers[at : at + TOGETHER]
+            if len(some[0]) > sum(map(len, some[1:])):  # where this is so everywhere, their number is a logarithm
+                at -= 1
+                continue
+            if sum(map(len, some)) >= BACKGROUND_ROWS:
+                self._merging = Merging(some[0], _background().submit(_merged, some, at == 0, key, merged))
+                return
+            self.layers[at : at + TOGETHER] = [_merged(some, at == 0, key, merged)]
+            at = len(self.layers) - TOGETHER
+
     def cool(self, most: int) -> None:
-        """Let go of the records that were not used for longest, until at most so many are left. They all rest in layers."""
+        """Let go of records, the oldest first, until at most so many are left. They all rest in layers.
+
+        One that was used since it was last considered is spared once.
+        """
         assert self.layers and not self.changed
         if self.slots is not None and len(self.slots) > most:
             self.slots = Slots(self.slots.record)  # they can only go together; what is hot comes back soon
-        for key in list(self.records)[: max(0, len(self.records) - most)]:
+        spared = 0
+        for key in list(islice(self.records, max(0, len(self.records) - most))):
+            record = self.records.pop(key)
+            if key in self._recent:
+                self._recent.discard(key)
+                self.records[key] = record
+                spared += 1
+        for key in list(islice(self.records, spared if len(self.records) > most else 0)):
+            self._recent.discard(key)
             del self.records[key]
 
     def used(self, keys: Iterable[Any]) -> None:
-        """These keys were used last: they go last."""
-        for key in keys:
-            if (record := self.records.pop(key, None)) is not None:
-                self.records[key] = record
+        """These keys were used: they are not let go at once."""
+        self._recent.update(keys)
+
+
+def _merged(layers: list[Layer], is_lowest: bool, key: list[str], merged: Merge) -> Layer:
+    return Layer(merged([layer.rows for layer in layers], is_lowest), key)
+
+
+class Merging(NamedTuple):
+    """`TOGETHER` layers on their way to become one: this and those behind it."""
+
+    lowest: Layer
+    done: Future[Layer]
+
+
+@cache
+def _background() -> ThreadPoolExecutor:
+    """Of this process. Merging layers is work in C, which lets Python go on."""
+    return ThreadPoolExecutor(1, "streamwork-layers", initializer=step_back)
 
 
 class Merge(Protocol):

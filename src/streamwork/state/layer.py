@@ -35,9 +35,16 @@ class Layer:
 
     def find(self, hashes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """(place in `hashes`, row) of every row that may be meant: two keys can have one hash, so look at its key."""
+        asked = np.argsort(
+            hashes
+        )  # in order, neighbours are looked for near each other: in memory, that is much faster
+        hashes = hashes[asked]
         low = np.searchsorted(self._hashes, hashes, side="left")
+        there = low < len(self._hashes)
+        there[there] = self._hashes[low[there]] == hashes[there]
+        asked, low, hashes = asked[there], low[there], hashes[there]
         count = np.searchsorted(self._hashes, hashes, side="right") - low
-        places = np.repeat(np.arange(len(hashes)), count)
+        places = np.repeat(asked, count)
         within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
         return places, self._order[np.repeat(low, count) + within]
 

@@ -45,6 +45,7 @@ class RowFormat:
             pa.field(n, t.arrow, t.nullable) for n, t in zip(key.fields if key else (), self._key_types, strict=True)
         ]
         self.schema = pa.schema([*key_fields, *arrow_schema(record), *OWN_FIELDS])
+        self._thawed = [*self.key_names, *record.__struct_fields__, "__deleted"]
 
     def new_state(self) -> State:
         return KeyedState() if self._key else InstanceState()
@@ -108,6 +109,7 @@ class RowFormat:
                 state.timers.pop(key, None)
                 if deleted:
                     state.records.pop(key, None)
+                    state.gone.add(key)
         self.set_timers(table, state)
 
     def set_timers(self, table: pa.Table, state: KeyedState) -> None:
@@ -121,18 +123,22 @@ class RowFormat:
             for timer in mine:
                 state.set_timer(key, Timer(timer["at"].astimezone(UTC), TimerClock(timer["clock"])))
 
-    def find(self, layer: Layer, keys: list[Any]) -> Iterator[tuple[Any, Record | None]]:
-        """(key, record) of those keys that a layer has a row of; no record where the row says that the key is gone."""
-        columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
-        places, rows = layer.find(hashed(columns))
+    def hashes(self, keys: list[Any]) -> np.ndarray[Any, Any]:
+        return hashed([self._key_column(place, keys) for place in range(len(self._key_types))])
+
+    def find(
+        self, layer: Layer, keys: list[Any], hashes: np.ndarray[Any, Any]
+    ) -> Iterator[tuple[int, Any, Record | None]]:
+        """(place, key, record) of those keys that a layer has a row of; no record where the row says that the key is gone."""
+        places, rows = layer.find(hashes)
         if not len(rows):
             return
-        table = layer.rows.take(pa.array(rows))
+        table = layer.rows.select(self._thawed).take(pa.array(rows))
         gone = table.column("__deleted").to_pylist()
         found = zip(places.tolist(), self.keys(table), self._records(table), gone, strict=True)
         for place, key, record, deleted in found:
             if key == keys[place]:
-                yield keys[place], None if deleted else record
+                yield place, keys[place], None if deleted else record
 
     def keys(self, table: pa.Table) -> list[Any]:
         """The key values of the rows, as operators see them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import statistics
 import time
@@ -24,7 +25,7 @@ from streamwork.job import Job
 from streamwork.state import StateFiles, ways
 from streamwork.state.merge import merge
 from streamwork.tools.hosting import Host
-from streamwork.world import RealClock, RealDisk
+from streamwork.world import RealClock, RealDisk, step_back
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +74,7 @@ class Epochs:
         self.job = job
         self._store = Store(RealDisk(), root, job.name)
         self._host = host
-        self._background = ThreadPoolExecutor(1)
+        self._background = ThreadPoolExecutor(1, initializer=step_back)
         graph = job.graph()
         host.open(graph)
         self._driver = Driver(
@@ -114,19 +115,24 @@ class Epochs:
         self._background.shutdown()
 
 
-def cpu_seconds() -> float:
-    """Of this process, of all that it started, and of what those have started and seen end."""
-    total = 0.0
-    me = psutil.Process()
-    for process in (me, *me.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-        if process is not me:
-            total += times.children_user + times.children_system
-    return total
+class CpuTime:
+    """Counts the CPU seconds of this process and of all below it, from now on. Those that end before they are asked are not in."""
+
+    def __init__(self) -> None:
+        self._before = self._used()
+
+    def seconds(self) -> float:
+        return sum(used - self._before.get(process, 0.0) for process, used in self._used().items())
+
+    @staticmethod
+    def _used() -> dict[tuple[int, float], float]:
+        """By number and start: a number may come again."""
+        found, me = dict[tuple[int, float], float](), psutil.Process()
+        for process in (me, *me.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                found[process.pid, process.create_time()] = times.user + times.system
+        return found
 
 
 def peak_bytes() -> dict[str, int]:

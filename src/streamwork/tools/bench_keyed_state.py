@@ -32,7 +32,7 @@ from streamwork.components.keys import GROUPS, Key, instance_of
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_epochs import SparkEpochs
 from streamwork.log import EventLog
-from streamwork.tools.bench_epochs import Array, Epochs, cpu_seconds, spread
+from streamwork.tools.bench_epochs import Array, CpuTime, Epochs, spread
 from streamwork.tools.bench_keyed_state_job import COUNTS, PARALLELISM, Counting, CountingColumns, Use, build
 from streamwork.tools.bench_peers import Bytewax, Unavailable, by_number, packages
 from streamwork.tools.bench_spark_peers import Native, QueryFailed, SparkPeer, TransformWithState
@@ -140,14 +140,14 @@ class Contest:
         for name in _turned([*OURS, *self._sizes.peers], repeat):
             if name in self._skipped:
                 continue
-            before = cpu_seconds()
+            used = CpuTime()
             try:
                 if name in OURS:
                     seconds = self._epochs[name].run(batch.num_rows)
-                    cpu = cpu_seconds() - before
+                    cpu = used.seconds()
                 elif name in self._queries:
                     seconds = self._queries[name].run(batch)
-                    cpu = cpu_seconds() - before
+                    cpu = used.seconds()
                 else:
                     assert self._bytewax is not None
                     said, counted = self._bytewax.run(batch)

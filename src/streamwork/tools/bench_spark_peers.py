@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -36,7 +37,7 @@ class SparkPeer(ABC):
         self._session.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
         self._session.conf.set("spark.sql.streaming.pollingDelay", "100ms")
         self._configure(self._session.conf)
-        self._query = self._start("noop")
+        self._query = self._start()
 
     def run(self, batch: pa.RecordBatch) -> float:
         """Seconds of one micro-batch."""
@@ -45,10 +46,10 @@ class SparkPeer(ABC):
     def counts(self, batch: pa.RecordBatch) -> Any:
         """Feed a batch that has every key, in an epoch that is not measured; the rows that came out, as a pandas frame."""
         self._query.stop()
-        name = f"counts_{type(self).__name__.lower()}"
-        self._query = self._start("memory", name)
+        came: list[Any] = []
+        self._query = self._start(lambda rows, number: came.append(rows.toPandas()))
         self._feed(batch)
-        return self._session.table(name).toPandas()
+        return pd.concat(came)
 
     def close(self) -> None:
         self._query.stop()
@@ -60,10 +61,11 @@ class SparkPeer(ABC):
     def _aggregated(self, uses: Any) -> Any:
         """Card, count and total of every card in the micro-batch."""
 
-    def _start(self, sink: str, name: str | None = None) -> Any:
+    def _start(self, take: Callable[[Any, int], None] | None = None) -> Any:
+        """Without `take`, what comes out goes nowhere."""
         uses = self._session.readStream.schema(SCHEMA).parquet(str(self._folder / "in"))
-        writer = self._aggregated(uses).writeStream.outputMode("update").format(sink)
-        writer = writer.queryName(name) if name else writer
+        writer = self._aggregated(uses).writeStream.outputMode("update")
+        writer = writer.format("noop") if take is None else writer.foreachBatch(take)
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 
     def _feed(self, batch: pa.RecordBatch) -> float:
@@ -123,7 +125,6 @@ class TransformWithState(SparkPeer):
 
 
 def _processor() -> Any:
-    import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Counting(StatefulProcessor):  # type: ignore[misc]

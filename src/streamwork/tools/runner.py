@@ -27,7 +27,7 @@ from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.hosting import Host, on_spark
 from streamwork.tools.stopping import Stop
 from streamwork.tools.supervisor import supervise
-from streamwork.world import Clock, RealClock, RealDisk, RealProcesses
+from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, step_back
 
 IDLE_SECONDS = 0.05
 ATTEND_SECONDS = 0.2
@@ -174,7 +174,7 @@ class Lives:
         self._host: Host | None = None  # while a driver runs
         self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
         self._options = options
-        self._background = ThreadPoolExecutor(1, "streamwork-background")  # snapshots are made there
+        self._background = ThreadPoolExecutor(1, "streamwork-background", initializer=step_back)  # for snapshots
         self._watcher = watcher
         self._clock = clock
         self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))

@@ -6,6 +6,7 @@ put their own in place of the real ones. Imports nothing of ours.
 
 from streamwork.world.clock import Clock, RealClock
 from streamwork.world.disk import Disk, DiskFile, RealDisk
+from streamwork.world.priority import step_back
 from streamwork.world.processes import Processes, ProcessId, RealProcesses
 
-__all__ = ["Clock", "Disk", "DiskFile", "ProcessId", "Processes", "RealClock", "RealDisk", "RealProcesses"]
+__all__ = ["Clock", "Disk", "DiskFile", "ProcessId", "Processes", "RealClock", "RealDisk", "RealProcesses", "step_back"]

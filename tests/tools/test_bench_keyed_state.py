@@ -1,0 +1,95 @@
+"""The benchmark of keyed state runs, compares every count before it reports, and reports every number. Without peers, for speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from streamwork.tools import bench_keyed_state, bench_peers
+from streamwork.tools.bench_keyed_state import OURS, QUICK, Sizes, Wrong
+from streamwork.tools.bench_keyed_state_job import Counting, Usage
+from streamwork.tools.bench_peers import Unavailable, by_number
+from streamwork.tools.cli import cli
+
+ONE = Sizes(keys=(20,), rows=300, warm=0, repeats=2, peers=())
+
+
+@pytest.mark.spark
+def test_a_small_run(tmp_path: Path, spark: Any) -> None:
+    told: list[str] = []
+    sizes = Sizes(keys=(20, 2), rows=300, warm=0, repeats=2, peers=())
+    numbers = bench_keyed_state.run(tmp_path, sizes, told.append)
+    assert set(numbers["keys"]) == {"20", "2"}
+    assert {name: numbers[name] for name in OURS} == {name: numbers["keys"]["20"][name] for name in OURS}
+    for at in numbers["keys"].values():
+        for name in OURS:
+            assert at[name]["events_per_s"] > 0 and at[name]["cpu_s_per_million"] > 0
+            assert len(at[name]["spread"]["events_per_s"]["repeats"]) == sizes.repeats
+            assert at[name]["ratio_vs_tws"] is at[name]["ratio_vs_bytewax"] is None  # nobody to compare with
+        assert at["fused"]["ratio_vs_fused"] == 1
+    assert len(told) == 2 * 3 * sizes.repeats
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.spark
+def test_no_speed_for_a_wrong_count(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: an operator that counts one event twice."""
+
+    class Twice(Counting):
+        def apply(self, event: Any, state: Any, collector: Any) -> None:
+            state.count += 1 + (event.id == 7)
+            state.total += event.amount
+            collector.emit(Usage(event.card, state.count, state.total))
+
+    monkeypatch.setattr(bench_keyed_state, "Counting", Twice)
+    with pytest.raises(Wrong, match=r"fused: 2 keys are wrong; card-\d+ has"):
+        bench_keyed_state.run(tmp_path, ONE)
+
+
+@pytest.mark.spark
+def test_no_speed_for_rows_that_are_missing(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(Counting):
+        def apply(self, event: Any, state: Any, collector: Any) -> None:
+            state.count += 1
+            state.total += event.amount
+            if event.id:
+                collector.emit(Usage(event.card, state.count, state.total))
+
+    monkeypatch.setattr(bench_keyed_state, "Counting", Silent)
+    with pytest.raises(Wrong, match="fused: of 600 events 598 rows came out"):
+        bench_keyed_state.run(tmp_path, ONE)
+
+
+def test_a_key_that_is_missing_counts_for_nothing() -> None:
+    table = pa.table({"card": ["b", "a"], "count": [2, 1], "total": [0.5, 0.25]})
+    counts, totals = by_number(table, ["a", "b", "c"])
+    assert counts.tolist() == [1, 2, 0] and totals.tolist() == [0.25, 0.5, 0.0]
+
+
+def test_a_peer_that_cannot_be_had_is_left_out_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(bench_peers.sys, "executable", "/bin/false")
+    (tmp_path / "requirements.txt").touch()
+    with pytest.raises(Unavailable, match="its environment could not be made: "):
+        bench_peers.environment("nobody", tmp_path / "requirements.txt")
+    with pytest.raises(Unavailable, match="benchmarks/peers/nobody is not there"):
+        bench_peers.peer_folder("nobody")
+
+
+def test_two_keys_are_in_two_instances() -> None:
+    assert len(bench_keyed_state._names(2)) == 2 and len(set(bench_keyed_state._names(1001))) == 1001
+
+
+def test_the_command_prints_one_object_and_tells_how_far_it_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(sizes: Sizes, tell: Any) -> dict[str, Any]:
+        tell("10,000 keys: epoch 1 of 5")
+        return {"fused": {"events_per_s": sizes.rows}}
+
+    monkeypatch.setattr(bench_keyed_state, "run", run)
+    printed = CliRunner().invoke(cli, ["bench", "keyed-state", "--quick", "--json"], catch_exceptions=False)
+    assert printed.stdout.startswith("{") and str(QUICK.rows) in printed.stdout
+    assert printed.stderr == "10,000 keys: epoch 1 of 5\n"
