@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 SPILL_BYTES = 8_000_000
@@ -51,9 +50,11 @@ class Layer:
 
 def hashed(columns: Sequence[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
     """One number for each row, the same for the same key values."""
+    from pandas.util import hash_array  # here, because only large states need pandas, and it takes its time
+
     total = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        total = total * np.uint64(1_000_003) ^ pd.util.hash_array(_plain(column), categorize=False)
+        total = total * np.uint64(1_000_003) ^ hash_array(_plain(column), categorize=False)
     return total
 
 
