@@ -23,7 +23,7 @@ from streamwork.state.layer import Layer, hashed
 from streamwork.state.slots import Slots
 
 TIMERS = pa.list_(pa.struct([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("clock", pa.string())]))
-NO_TIMERS = pa.array([], TIMERS.value_type)
+NO_TIMERS = pa.nulls(0, TIMERS.value_type)  # pa.array would import pandas
 OWN_FIELDS = (
     pa.field("__group", pa.int32()),
     pa.field("__epoch", pa.int64(), nullable=False),
