@@ -29,7 +29,7 @@ lint: $(STAMP)  ## ruff, mypy, import-linter
 	$(BIN)/lint-imports --no-cache
 
 test: lint  ## lint, then every test
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 KILLS ?= 300
 soak: $(STAMP)  ## many kills of Spark's processes, at random times: make soak KILLS=300 (about 20 minutes)
