@@ -28,14 +28,16 @@ STRETCH = {Step.PLAN: 0.01, Step.COMPUTE: 0.01, Step.PREPARE: 0.02, Step.COMMIT:
 
 
 class SplitLedger(SqliteSink[Any]):
-    """The negative control: rows and ledger row change in two transactions, and a kill may come between."""
+    """The negative control: rows and ledger row change in two transactions, and a kill is likely to come between."""
+
+    pause = 0.0
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._transaction() as db:
             verdict = settle(self._row(db, entry.uid, entry.sink), entry)
             if verdict is Verdict.APPLY:
                 self._write(db, staged)
-        time.sleep(STRETCH[Step.COMMIT])
+        time.sleep(self.pause)
         with self._transaction() as db:
             self._advance(db, entry, entry.end if verdict is Verdict.APPLY else None)
 
@@ -74,6 +76,7 @@ def build(sink: type[SqliteSink[Any]]) -> Job:
 if __name__ == "__main__":
     folder, mode, ledger, pace = sys.argv[1:]
     os.chdir(folder)
+    SplitLedger.pause = 0.4 if pace == "stretched" else 0.0
     made = build(SqliteSink if ledger == "ledger" else SplitLedger)
     examples = Path(__file__).parents[1] / "examples"
     options = Options(
