@@ -432,7 +432,9 @@ class World:
 
     def substance(self) -> dict[str, Any]:
         """The same without who drives the job: what a refusal after the fence was taken must leave alone."""
-        folder = {path: sha for path, sha in self.everything().items() if "/root/" in path and "/fences/" not in path}
+        folder = {
+            path: sha for path, sha in self.everything().items() if f"{self.root}/" in path and "/fences/" not in path
+        }
         return {**folder, **{name: (self.rows(name), self.ledger(name)) for name in self.sinks}}
 
 

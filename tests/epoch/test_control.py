@@ -11,7 +11,7 @@ from streamwork.epoch.control import GONE, STALE_SECONDS, Control, Kind
 from streamwork.testing import DiskCrashed, SimulatedDisk
 from streamwork.testing.clock import VirtualClock
 
-JOB = Path("/root/job")
+JOB = Path("/jobs/job")
 FOLDER = JOB / "control"
 
 

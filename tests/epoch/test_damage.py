@@ -36,15 +36,7 @@ from streamwork.state import StateFiles
 every_sink = pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
 
 
-@pytest.fixture(autouse=True)
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_chains(monkeypatch)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with fast_folder(tmp_path) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("short_chains")
 
 
 @pytest.fixture(scope="module")

@@ -44,11 +44,9 @@ from epoch.matrix import (
     check_ledgers,
     check_state,
     damage,
-    fast_folder,
     fold,
     line,
     outcome_of,
-    shorten_chains,
     table,
 )
 from sample import Payment, Seen, payments
@@ -65,15 +63,7 @@ from streamwork.log.transactions import Transactions
 Check = Callable[[World, Sequence[Payment]], None]
 
 
-@pytest.fixture(autouse=True)
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_chains(monkeypatch)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with fast_folder(tmp_path) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("short_chains")
 
 
 def cases(items: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from streamwork.testing import DiskCrashed, SimulatedDisk
 from streamwork.testing.clock import VirtualClock
 from streamwork.world import Clock, ProcessId
 
-JOB = Path("/root/job")
+JOB = Path("/jobs/job")
 LEASE = 10.0
 
 

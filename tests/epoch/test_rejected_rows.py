@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +31,7 @@ from epoch.matrix import (
     check_nothing_left_over,
     check_state,
     damage,
-    fast_folder,
     fold,
-    shorten_chains,
 )
 from sample import Payment
 from streamwork.epoch import sinks as driver_side
@@ -44,15 +42,7 @@ PICKY = "CHECK (total % 5 <> 3)"
 KEY = ", PRIMARY KEY (card)"
 
 
-@pytest.fixture(autouse=True)
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_chains(monkeypatch)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with fast_folder(tmp_path) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("short_chains")
 
 
 def refused(row: Row) -> bool:

@@ -28,12 +28,7 @@ def disagreement(layout: Layout, reports: Sequence[Report]) -> str:
     for report in reports:
         attempts.setdefault(layout.chain_of(report.component), set()).add(report.attempt)
     for report in reports:
-        chain = layout.chain_of(report.component)
-        upstream = {
-            layout.chain_of(edge.from_id)
-            for edge in layout.edges
-            if edge.exchange and edge.to_id in layout.chains[chain].nodes
-        }
+        upstream = layout.upstream[layout.chain_of(report.component)]
         reported: set[str] = set().union(*(attempts.get(one, set()) for one in upstream))
         if set(report.consumed) != reported:
             return (

@@ -59,7 +59,6 @@ class Shelf:
         self._completed |= {self._by_hash[sha].epoch for sha in parents if sha in self._by_hash}
         self._written = {name for m in readable if self.is_completed(m) for name in m.sinks}
         self.unreadable = [(s.epoch, s.problem) for s in stored if s.manifest is None]
-        self.unwanted = [m for m in readable if not self._counts(m)]
         self.newest_first = sorted((m for m in readable if self._counts(m)), key=lambda m: m.age, reverse=True)
 
     def _counts(self, manifest: Manifest) -> bool:
@@ -89,10 +88,10 @@ class Shelf:
 
     def way(self, manifest: Manifest, sink: str, row: LedgerRow | None) -> list[Manifest] | None:
         """The manifests to offer to a sink, oldest first, to bring it to `manifest`. None if there is no such way."""
-        if (row is None or row.position is None) and sink in self._written and sink not in manifest.sinks:
+        written = row is not None and row.position is not None
+        if not written and sink in self._written and sink not in manifest.sinks:
             return None  # it has lost everything: filling it again is one thing, starting all over for its sake another
         path: list[Manifest] = []
-        written = row is not None and row.position is not None
         at = row.manifest_sha256 if row is not None else ""
         for one in self.lineage(manifest):
             if (written and one.sha256 == at) or (not written and sink not in one.sinks):
@@ -157,13 +156,11 @@ def _fall_back(
             raise wrong_ledger(sink, row, f"checkpoint {at.epoch} was written to it")
         elif not reaches(row.position, at.positions):
             raise wrong_ledger(sink, row, f"checkpoint {at.epoch} is at {at.positions}, and what lies between is gone")
+        elif why := replayable(at, row.position):
+            raise _diverges(sink, at, row.position, why)
         elif same(row.position, at.positions):
-            if why := replayable(at, row.position):
-                raise _diverges(sink, at, row.position, why)
             rebases.append(sink)
         else:
-            if why := replayable(at, row.position):
-                raise _diverges(sink, at, row.position, why)
             ahead.append((sink, row.position))
     return Choice(at, True, tuple(offers), tuple(rebases), tuple(ahead), passed_over)
 

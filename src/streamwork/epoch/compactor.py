@@ -47,8 +47,6 @@ class Compactor:
         self._not_before = 0
         self.pinned: int | None = None
         """The epoch whose manifest is to be kept until its snapshots are named."""
-        self.trouble = ""
-        """Why the last try came to nothing."""
 
     def begin(self, manifest: Manifest) -> None:
         """1. After an epoch."""
@@ -72,10 +70,8 @@ class Compactor:
             for (component, instance), chain in chains.items():
                 key = self._keys[component]
                 made[component, instance] = compaction.compact(self._files, chain, key, self._new_stem())
-        except (Refused, OSError) as trouble:
-            self.trouble = str(trouble)
+        except (Refused, OSError):
             return {}
-        self.trouble = ""
         return made
 
     def install(self, chains: Chains, known: Chains, epoch: int) -> dict[str, dict[str, tuple[FileRef, ...]]]:

@@ -350,7 +350,8 @@ class Driver:
         self.fences.check(self.fence)
         keep = kept(self._line, self._settings.retain, self._compactor.pinned)
         named = {path for manifest in keep for path in manifest.files}
-        gone = [manifest for manifest in self._line if manifest not in keep]
+        kept_epochs = {manifest.epoch for manifest in keep}
+        gone = [manifest for manifest in self._line if manifest.epoch not in kept_epochs]
         for manifest in gone:
             self._store.remove_manifest(manifest.epoch)
         self._store.discard_files({path for manifest in gone for path in manifest.files if path not in named})

@@ -8,6 +8,7 @@ its `seal`, so that one copy alone shows whether it is whole.
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -35,7 +36,7 @@ class SinkPart(msgspec.Struct, frozen=True):
     first: bool = False  # the parent does not name this sink: its ledger has no position before this
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, dict=True):
     """One checkpoint: everything that is needed to go on from it."""
 
     epoch: int
@@ -71,9 +72,14 @@ class Manifest(msgspec.Struct, frozen=True):
         return {ref.path: ref for ref in named}
 
     def to_bytes(self) -> bytes:
+        return self._bytes
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        """Made once: it is written twice, and every sink is told its hash."""
         return to_bytes(self)
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 

@@ -16,7 +16,6 @@ Rows and final states of both are compared in every repeat, before its speed cou
 from __future__ import annotations
 
 import gc
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from streamwork.engine.staging import read_staged
 from streamwork.job import Graph, Job
 from streamwork.job.job import Stream
 from streamwork.state import KeyedState
+from streamwork.tools.spread import spread
 from streamwork.world import RealDisk
 
 BATCH = 10_000
@@ -258,18 +258,11 @@ def _check(loop: Run, chain: Run) -> None:
 def _numbers(loops: list[Run], chains: list[Run]) -> dict[str, Any]:
     events, millions = BATCH * BATCHES, BATCH * BATCHES / 1e6
     return {
-        "events_per_s": _spread([events / run.seconds for run in chains], 0),
-        "loop_events_per_s": _spread([events / run.seconds for run in loops], 0),
-        "ratio_vs_loop": _spread([a.seconds / b.seconds for a, b in zip(loops, chains, strict=True)], 3),
-        "cpu_ratio_vs_loop": _spread([a.cpu / b.cpu for a, b in zip(loops, chains, strict=True)], 3),
-        "cpu_s_per_million": _spread([run.cpu / millions for run in chains], 3),
-        "loop_cpu_s_per_million": _spread([run.cpu / millions for run in loops], 3),
-        "checkpoint_s": _spread([run.checkpoint for run in chains], 3),
+        "events_per_s": spread([events / run.seconds for run in chains], 0),
+        "loop_events_per_s": spread([events / run.seconds for run in loops], 0),
+        "ratio_vs_loop": spread([a.seconds / b.seconds for a, b in zip(loops, chains, strict=True)], 3),
+        "cpu_ratio_vs_loop": spread([a.cpu / b.cpu for a, b in zip(loops, chains, strict=True)], 3),
+        "cpu_s_per_million": spread([run.cpu / millions for run in chains], 3),
+        "loop_cpu_s_per_million": spread([run.cpu / millions for run in loops], 3),
+        "checkpoint_s": spread([run.checkpoint for run in chains], 3),
     }
-
-
-def _spread(values: list[float], digits: int) -> dict[str, Any]:
-    """Each repeat, and what lies in the middle and at the ends."""
-    rounded = [round(value, digits or None) for value in values]
-    middle = round(statistics.median(values), digits or None)
-    return {"median": middle, "min": min(rounded), "max": max(rounded), "repeats": rounded}

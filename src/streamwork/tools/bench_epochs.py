@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import statistics
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,10 +146,3 @@ def peak_bytes() -> dict[str, int]:
         peak = next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0)
         found[name] = max(found.get(name, 0), peak)
     return found
-
-
-def spread(values: list[float], digits: int = 3) -> dict[str, Any]:
-    """Each repeat, and what lies in the middle and at the ends."""
-    rounded = [round(value, digits or None) for value in values]
-    middle = round(statistics.median(values), digits or None)
-    return {"median": middle, "min": min(rounded), "max": max(rounded), "repeats": rounded}

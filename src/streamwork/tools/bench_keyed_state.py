@@ -32,10 +32,11 @@ from streamwork.components.keys import GROUPS, Key, instance_of
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_epochs import SparkEpochs
 from streamwork.log import EventLog
-from streamwork.tools.bench_epochs import Array, CpuTime, Epochs, spread
+from streamwork.tools.bench_epochs import Array, CpuTime, Epochs
 from streamwork.tools.bench_keyed_state_job import COUNTS, PARALLELISM, Counting, CountingColumns, Use, build
 from streamwork.tools.bench_peers import Bytewax, Unavailable, by_number, packages
 from streamwork.tools.bench_spark_peers import Native, QueryFailed, SparkPeer, TransformWithState
+from streamwork.tools.spread import spread
 
 APPENDED = 10_000  # rows at a time
 OURS = ("fused", "shuffled", "vectorised")

@@ -28,7 +28,6 @@ import contextlib
 import gc
 import signal
 import sqlite3
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -48,6 +47,7 @@ from streamwork.state import KeyedState, StateFiles, ways
 from streamwork.tools.bench_recovery_job import COUNTS, JOB, SOURCE, Life, Use, build, options_for
 from streamwork.tools.runner import Mode
 from streamwork.tools.runner import run as run_job
+from streamwork.tools.spread import spread
 from streamwork.world import RealDisk
 
 CHILD = (
@@ -284,7 +284,7 @@ def _numbers(sizes: Sizes, local: Lives, spark: Lives, restored: list[Life]) -> 
         "plain_spark_first_job_s": first_job,
         "ratios_long_vs_short": ratios,
         "seconds": found,
-        "restore_alone": {part: _spread([one[part] for one in restored]) for part in restored[0]},
+        "restore_alone": {part: spread([one[part] for one in restored], 4) for part in restored[0]},
         "settings": {
             **msgspec.to_builtins(sizes),
             "checkpoints": {"short": sizes.short * TEN, "long": sizes.long * TEN},
@@ -293,10 +293,4 @@ def _numbers(sizes: Sizes, local: Lives, spark: Lives, restored: list[Life]) -> 
 
 
 def _spreads(lives: Lives) -> dict[str, dict[str, dict[str, Any]]]:
-    return {name: {part: _spread([life[part] for life in one]) for part in one[0]} for name, one in lives.items()}
-
-
-def _spread(values: list[float]) -> dict[str, Any]:
-    """Each repeat, and what lies in the middle and at the ends."""
-    rounded = [round(value, 4) for value in values]
-    return {"median": round(statistics.median(values), 4), "min": min(rounded), "max": max(rounded), "repeats": rounded}
+    return {name: {part: spread([life[part] for life in one], 4) for part in one[0]} for name, one in lives.items()}

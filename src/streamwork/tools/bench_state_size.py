@@ -24,8 +24,9 @@ import pyarrow as pa
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_epochs import SparkEpochs
 from streamwork.log import EventLog
-from streamwork.tools.bench_epochs import Array, Epochs, peak_bytes, spread
+from streamwork.tools.bench_epochs import Array, Epochs, peak_bytes
 from streamwork.tools.bench_keyed_state_job import COUNTS, PARALLELISM, Counting, Use, build
+from streamwork.tools.spread import spread
 
 SMALL, LARGE = "small", "large"
 FILL = 1_000_000  # events of an epoch that makes a state
