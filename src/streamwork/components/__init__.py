@@ -8,7 +8,17 @@ from streamwork.components.grouping import Grouping
 from streamwork.components.keyed_columns import KeyedColumns
 from streamwork.components.keys import Key
 from streamwork.components.operator import AnyOperator, KeyedOperator, Operator, StatefulOperator
-from streamwork.components.sink import AnySink, LedgerEntry, LedgerRow, Observer, Position, Sink, SinkKind
+from streamwork.components.sink import (
+    AnySink,
+    LedgerEntry,
+    LedgerRow,
+    Observer,
+    Position,
+    PreviewLabel,
+    RowsRejected,
+    Sink,
+    SinkKind,
+)
 from streamwork.components.source import OffsetSource, OnError, Partitioning, Slice, Source, Start, StatefulSource
 from streamwork.components.values import Digits, Event, Record
 
@@ -32,7 +42,9 @@ __all__ = [
     "Partitioning",
     "Operator",
     "Position",
+    "PreviewLabel",
     "Record",
+    "RowsRejected",
     "Sink",
     "SinkKind",
     "Slice",

@@ -20,9 +20,13 @@ Position = dict[str, int]  # source/partition -> offset; a missing one is 0
 class SinkKind(Enum):
     """What a sink can promise, and with it the semantics that it can take part in."""
 
-    TRANSACTIONAL = "transactional"
-    IDEMPOTENT = "idempotent"
-    APPEND = "append"
+    TRANSACTIONAL = "transactional"  # rows and ledger row change in one transaction
+    IDEMPOTENT = "idempotent"  # every key's write compares fence and epoch, so that writing it again changes nothing
+    APPEND = "append"  # keeps no ledger: what is written twice is there twice
+
+    @property
+    def keeps_ledger(self) -> bool:
+        return self is not SinkKind.APPEND
 
 
 class LedgerRow(msgspec.Struct, frozen=True):
@@ -62,33 +66,60 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     first: bool  # the parent manifest does not name this sink yet
 
 
+class PreviewLabel(msgspec.Struct, frozen=True):
+    """Whose preview some rows are."""
+
+    uid: str
+    sink: str
+    fence: int
+    epoch: int
+
+
 class Sink(ABC, Generic[E]):
-    """A sink that keeps a ledger. `commit` is called by one driver at a time, except for one that should be dead: the
-    fence.
+    """Where events leave a job. What a sink can do decides which semantics it can take part in:
+
+        write      every sink: rows are written at once (at-most-once, at-least-once)
+        commit     a sink that keeps a ledger: a checkpoint's rows and the ledger row change together (exactly-once)
+        preview    a sink that `previews`: besides `commit`, rows can be shown at once, apart from those that are committed
+
+    `commit` is called on the driver, by one driver at a time, except for one that should be dead: the fence. `write` and
+    `preview` are called by the instances, in other processes: a sink is sent there, so it opens connections when it needs them
+    and does not pickle them.
     """
 
     kind: ClassVar[SinkKind]
+    previews: ClassVar[bool] = False
 
     @abstractmethod
     def open(self, event: type[E]) -> None:
-        """Make the target ready for events of this type, or refuse. Called once, on the driver, before anything else."""
-
-    @abstractmethod
-    def register(self, uid: str, sink_id: str, fence: int) -> None:
-        """Write the fence into the ledger row, creating it if there is none. Refuses a lower fence, and a target that
-        another job owns.
+        """Make the target ready for events of this type, or refuse. Called before anything else, in every process that uses
+        the sink; perhaps several times.
         """
 
     @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write these rows at once: when it returns they are as durable as the target makes them.
+
+        Raises `RowsRejected` where the rows themselves are to blame; then nothing of them was kept.
+        """
+
+    def register(self, uid: str, sink_id: str, fence: int) -> None:
+        """Write the fence into the ledger row, creating it if there is none, and remove every preview. Refuses a lower fence,
+        and a target that another job owns.
+        """
+        raise NotImplementedError
+
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         """The ledger row; None if there is none."""
+        raise NotImplementedError
 
-    @abstractmethod
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
-        """Apply the rows and advance the ledger in one transaction, by the commit rule (`epoch.commit`).
+        """Apply the rows and advance the ledger in one transaction, by the commit rule (`epoch.commit`); remove the previews of
+        this epoch and of those before it.
 
         Raises `RowsRejected` where the rows themselves are to blame.
         """
+        raise NotImplementedError
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
         """Why the sink would refuse these rows for good; empty if it would take them. Keeps nothing of them.
@@ -96,6 +127,16 @@ class Sink(ABC, Generic[E]):
         A sink that raises `RowsRejected` answers here, so that the rows to blame can be found.
         """
         return ""
+
+    def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
+        """Show these rows at once, beside those that are committed. Readers who want them read a view over both, in which only
+        the previews of the registered fence count.
+        """
+        raise NotImplementedError
+
+    def withdraw(self, uid: str, sink_id: str, epoch: int) -> None:
+        """The epoch came to nothing: remove its previews, and those of epochs before it."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Called when the job ends, except on a crash."""

@@ -104,6 +104,9 @@ class LogSink(Sink[E], Generic[E]):
     def open(self, event: type[E]) -> None:
         self._log = EventLog.create(self.path, event, key=self._key, partitions=self._partitions, exist_ok=True)
 
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._log.append(batch)
+
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         self._log.register(uid, sink_id, fence)
 

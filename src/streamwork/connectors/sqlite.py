@@ -84,6 +84,13 @@ class SqliteSink(Sink[E], Generic[E]):
                 "write to another table, or change this one to fit",
             )
 
+    def write(self, batch: pa.RecordBatch) -> None:
+        with self._transaction() as db:
+            self._write(db, iter((batch,)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}  # each process connects for itself
+
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         with self._transaction() as db:
             target = self.table.lower()  # SQLite does not tell case apart

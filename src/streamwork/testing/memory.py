@@ -33,6 +33,9 @@ class MemorySink(Sink[Any]):
     def open(self, event: type[Event]) -> None:
         self._event = event
 
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._table.rows += to_structs(self._event, batch)
+
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         row = self._table.ledger or LedgerRow(0, None, "")
         if row.fence > fence:
