@@ -247,7 +247,8 @@ class _Actor:
             host,
             walk.clock,
             lambda: f"{walk.rng.randrange(2**64):016x}",
-            depth=walk.rng.randint(1, 2),
+            depth=(depth := walk.rng.randint(1, 2)),
+            overlap=depth == 1 and walk.rng.random() < 0.5,
             processes=_Processes(walk, self.number),
             take_over=True,
         )

@@ -21,6 +21,10 @@ What a crash leaves, and what the next start (R, `epoch.recovery`) does with it:
     during prune       some files are there that nobody names: R removes them
 
 Without the ledger a sink that committed just before the crash would get the same rows again in R.
+
+Overlap. While there is a backlog and the host computes elsewhere, epoch N+1 is planned and submitted between 4 and 5 of N: its
+slice, its states and its watermarks are those of the prepared manifest N, which is never abandoned. It is collected when N is
+completed. If 5 or 6 of N fail, or the driver dies, N+1 has no manifest yet: its number is spent, as after 1.
 """
 
 from __future__ import annotations
@@ -66,6 +70,9 @@ ATTEMPTS = 3
 class Compute(Protocol):
     """A host: computes epochs (steps 2 and 3) on whatever it runs on, in the order in which they were submitted."""
 
+    overlaps: bool
+    """True if what was submitted is computed while the driver does something else."""
+
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
         """Begin an epoch."""
 
@@ -102,8 +109,11 @@ class Driver:
         take_over: bool = False,
         accept_divergence: bool = False,
         background: Background = at_once,
+        overlap: bool | None = None,
     ) -> None:
-        """`depth` is how many epochs may be under way at a time; `background` is where snapshots are made."""
+        """`depth` is how many epochs may be under way at a time; `background` is where snapshots are made. With `overlap` an
+        epoch is computed while the sinks commit the one before it; None: where the host can.
+        """
         self.graph = graph
         self.at: Manifest
         self.fences = Fences(store.disk, store.folder, clock, processes or RealProcesses())
@@ -121,10 +131,12 @@ class Driver:
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
         self._watch = Stopwatch(clock, history or NoHistory())
         self._limited = False
+        self._overlap = (host.overlaps if overlap is None else overlap) and not graph.polled
         self._depth = 1 if graph.polled else depth  # what is polled may come to nothing, so nothing is built on it yet
         self._skipped: Position = {}
         self._under_way: deque[Plan] = deque()
-        self._chains: Chains = {}  # the state files of `at`, without those that are damaged
+        self._tip: Manifest  # what the next epoch builds on: `at`, or its child that is prepared
+        self._chains: Chains = {}  # the state files of the tip, without those that are damaged
         self._line: list[Manifest] = []  # `at` and its ancestors that are kept, newest first
         self._route = Route()
         self._kept = self._tidied = 0.0
@@ -150,6 +162,7 @@ class Driver:
         self._tell(Step.READ, choice.at.epoch)
         found = self._recovery.finish(choice, self.fence, lambda step, m: self._tell(step, m.epoch))  # 6, 7, 8
         self.at, self._chains, self._route = found.at, found.chains, found.route
+        self._tip = self.at
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._tell(Step.PRUNE, self.at.epoch)
         if found.rolled_forward:
@@ -166,25 +179,24 @@ class Driver:
 
     # ---- one epoch ----------------------------------------------------------------------------------------------
 
-    def run_epoch(self) -> Manifest | None:
-        """Steps 1 to 6. None if there is no new input."""
+    def run_epoch(self, last: bool = False) -> Manifest | None:
+        """Steps 1 to 6. None if there is no new input; if it is the `last`, none is planned that is not under way."""
         try:
-            return self._run_epoch()
+            return self._run_epoch(last)
         except StreamworkError:
             self.fences.check(self.fence)  # whatever a driver meets that has lost its job, this is why
             raise
 
-    def _run_epoch(self) -> Manifest | None:
-        while len(self._under_way) < self._depth and (plan := self._plan()) is not None:
-            self._tell(Step.PLAN, plan.epoch)
-            self._submit(plan)
+    def _run_epoch(self, last: bool) -> Manifest | None:
+        if not last:
+            self._begin(self._depth)
         if not self._under_way:
             return None
         plan = self._under_way.popleft()
         try:
             reports = self._collect(plan)
         except Abandoned:
-            return self._abandon(plan)
+            return self._abandon(plan, last)
         self._tell(Step.REPORT, plan.epoch)
         if self.graph.polled and plan.end.items() <= plan.start.items() and not reported.events(self.graph, reports):
             return None  # sources that are polled had nothing to say: the number is spent, nothing else has happened
@@ -192,8 +204,10 @@ class Driver:
             manifest = self._prepare(plan, reports)
         except FileExistsError:  # somebody has used that number: it is spent
             self._host.forget()
-            return self._abandon(plan)
+            return self._abandon(plan, last)
         self._tell(Step.PREPARE, plan.epoch)
+        if self._overlap and self._limited and not last:
+            self._begin(1)
         self._commit(manifest)
         self._complete(manifest)
         self._tell(Step.COMPLETE, plan.epoch, manifest)
@@ -206,17 +220,23 @@ class Driver:
             self._keep()
         return manifest
 
-    def _abandon(self, plan: Plan) -> Manifest | None:
+    def _begin(self, depth: int) -> None:
+        """1 and 2, of as many epochs as may be under way."""
+        while len(self._under_way) < depth and (plan := self._plan()) is not None:
+            self._tell(Step.PLAN, plan.epoch)
+            self._submit(plan)
+
+    def _abandon(self, plan: Plan, last: bool) -> Manifest | None:
         """Instead of 4: the epoch comes to nothing, and so does what was built on it. The next starts from the same parent."""
         self._under_way.clear()
         self._watch.abandoned(plan)
         self._tell(Step.ABANDON, plan.epoch)
-        return self._run_epoch()
+        return self._run_epoch(last)
 
     def _plan(self) -> Plan | None:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
-        tip = self._under_way[-1] if self._under_way else None
-        at, parent = (tip.end, tip.epoch) if tip else (self.at.positions, self.at.epoch)
+        before = self._under_way[-1] if self._under_way else None
+        at, parent = (before.end, before.epoch) if before else (self._tip.positions, self._tip.epoch)
         if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
             return self._write_plan(parent, leg.start, leg.end, leg.ticks)
         start = starts(self.graph, at, self._skipped)
@@ -258,7 +278,7 @@ class Driver:
                 epoch=plan.epoch,
                 fence=self.fence,
                 ranges=ranges(self.graph, chain.nodes, instance, plan.start, plan.end),
-                watermarks=timed_partitions(self.graph, chain.nodes, instance, self.at.watermarks),
+                watermarks=timed_partitions(self.graph, chain.nodes, instance, self._tip.watermarks),
                 ticks=plan.ticks,
                 states={name: stored[str(instance)] for name, stored in self._chains.items() if name in chain.nodes},
                 memory=self._settings.state_memory // max(1, sum(n.parallelism for n in self.graph.stateful)),
@@ -323,6 +343,7 @@ class Driver:
         waiting = [report.next_tick for report in reports if report.next_tick is not None]
         self._next_tick = min(waiting, default=None)
         self._store.write_prepared(manifest)
+        self._tip, self._chains = manifest, manifest.components
         self._watch.lap(plan.epoch, Step.PREPARE)
         return manifest
 
@@ -336,7 +357,7 @@ class Driver:
     def _complete(self, manifest: Manifest) -> None:
         """6. The same bytes under the final name."""
         self._store.write_completed(manifest)
-        self.at, self._chains = manifest, manifest.components
+        self.at = manifest
         self._line.insert(0, manifest)
         if self._route.done(manifest.positions):
             self._route, self._deterministic = Route(), self.graph.deterministic
@@ -382,8 +403,8 @@ class Driver:
         return all(node.component.bounded for node in self.graph.sources)
 
     def behind(self) -> bool:
-        """True if the last epoch could not take all the input that was there when it was planned."""
-        return self._limited
+        """True if an epoch is under way, or the last one could not take all the input that was there when it was planned."""
+        return self._limited or bool(self._under_way)
 
     def _keep(self) -> None:
         """Tell the sources from where on this job needs them: the oldest checkpoint that is kept must be able to go on."""

@@ -15,6 +15,7 @@ class LocalHost:
     """Computes each epoch in this process. The engine lives from epoch to epoch; after an error it is made anew."""
 
     name = "local"
+    overlaps = False  # it computes when it is asked for the result
 
     def __init__(
         self,

@@ -9,14 +9,19 @@ task again in between, `Report.consumed` tells.
 
 Rows of sources that are in Spark's JVM join what comes into the stage of their chain (`hosts.spark_input`).
 
+The action runs in a thread of its own from `submit` on, so the driver can let the sinks commit meanwhile.
+
 The outputs are already staged by the tasks when the action returns. Adaptive execution is off, so that every instance runs,
 also on empty input, and partition = instance.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -41,10 +46,21 @@ KEEP_WARM_SECONDS = 25.0
 """Spark ends Python workers, and with them the state that they hold, when none of them was used for a minute."""
 
 
+class _Action:
+    """One epoch's Spark job, under way in the thread."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.rows: Future[Sequence[Any]]
+        self.expired: Callable[[], bool] = lambda: False
+        self.lost = False  # it was cancelled because its time had expired
+
+
 class SparkEpochs:
     """Computes each epoch on a Spark session of its own."""
 
     name = "microbatch"
+    overlaps = True
 
     def __init__(self, spark: Any, clock: Clock | None = None) -> None:
         self._session = spark.newSession()
@@ -60,40 +76,61 @@ class SparkEpochs:
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "false")
         self._shipped: tuple[Layout, str, Any] | None = None
         self._tables = SparkTables(self._session)
+        self._thread = ThreadPoolExecutor(1, "streamwork-action")
+        self._actions: deque[_Action] = deque()  # that are under way; the thread does one after the other
 
     def open(self, graph: Graph) -> None:
         """To be called before anything is planned: finds the sources whose rows are in Spark."""
         self._tables.open(graph)
 
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
-        self._submitted = (layout, works)
+        action = _Action(works[0].epoch)
+        action.rows = self._thread.submit(self._compute, action, layout, works)
+        self._actions.append(action)
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
-        """The epoch's one Spark job. It is cancelled when its time has expired."""
-        layout, works = self._submitted
-        self._session.sparkContext.setJobDescription(f"{layout.graph.job}: checkpoint {epoch}")
-        with Patience(self._session.sparkContext, expired) as patience:
-            try:
-                rows = self._action(f"compute epoch {epoch}", lambda: self._line_of_stages(layout, works))
-            except StreamworkError as error:
-                if patience.lost:
-                    raise Abandoned from error
-                raise
+        """What the epoch's one Spark job has brought. It is cancelled when its time has expired."""
+        action = self._actions[0]
+        assert action.epoch == epoch, "epochs are collected in the order in which they were submitted"
+        action.expired = expired
+        try:
+            rows = action.rows.result()
+        except StreamworkError as error:
+            self.forget()
+            if action.lost:
+                raise Abandoned from error
+            raise
+        self._actions.popleft()
         answers = [Reports.from_json(row[0]) for row in rows]
         for answer in answers:
             if answer.failure is not None:
+                self.forget()
                 raise answer.failure.to_error()
         return [report for answer in answers for report in answer.reports]
 
+    def _compute(self, action: _Action, layout: Layout, works: Sequence[Work]) -> Sequence[Any]:
+        context = self._session.sparkContext
+        context.setJobDescription(f"{layout.graph.job}: checkpoint {action.epoch}")
+        with Patience(context, lambda: action.expired()) as patience:
+            try:
+                return self._action(f"compute epoch {action.epoch}", lambda: self._line_of_stages(layout, works))
+            finally:
+                action.lost = patience.lost
+
     def forget(self) -> None:
-        """Nothing to do: workers find states by what they are."""
+        """End what is under way. Nothing else to do: workers find states by what they are."""
+        for action in self._actions:
+            action.expired = lambda: True
+        while self._actions:
+            with contextlib.suppress(Exception):  # it counts for nothing, however it ended
+                self._actions.popleft().rows.result()
 
     def keep_warm(self) -> None:
         """To be called now and then while there is nothing to compute: lets the Python workers live, and what they remember.
 
         It costs a clock's look; every `KEEP_WARM_SECONDS` a Spark job that does nothing, on every core.
         """
-        if self._clock.monotonic() < self._used + KEEP_WARM_SECONDS:
+        if self._actions or self._clock.monotonic() < self._used + KEEP_WARM_SECONDS:
             return
         tasks = self._session.sparkContext.defaultParallelism
         self._session.sparkContext.setJobDescription("keeping the Python workers")
@@ -113,6 +150,11 @@ class SparkEpochs:
             self._used = self._clock.monotonic()
 
     def close(self) -> None:
+        self.forget()
+        self._thread.shutdown()
+        self._unship()
+
+    def _unship(self) -> None:
         if self._shipped is not None:
             self._shipped[2].destroy()
             self._shipped = None
@@ -143,7 +185,7 @@ class SparkEpochs:
                     f"the job cannot be sent to Spark's workers: {type(error).__name__}: {error}",
                     "open connections and the like in setup_instance of the operator that holds them, not in its constructor",
                 ) from error
-            self.close()
+            self._unship()
             token = hashlib.sha256(packed).hexdigest()
             self._shipped = (layout, token, self._session.sparkContext.broadcast(packed))
         return self._shipped[1], self._shipped[2]

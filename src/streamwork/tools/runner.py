@@ -248,6 +248,11 @@ class Lives:
         return on_spark(self._graph, options.root, options.master, log, options.module_folder, self._clock)
 
     def _epochs(self, driver: Driver) -> None:
+        self._go_on(driver)
+        while driver.run_epoch(last=True) is not None:
+            """What is under way is completed."""
+
+    def _go_on(self, driver: Driver) -> None:
         ends = self._options.until_caught_up or self._options.mode is Mode.BATCH or driver.finished()
         while not self._stop.asked:
             planned = self._clock.monotonic()
