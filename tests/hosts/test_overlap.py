@@ -22,7 +22,7 @@ EPOCHS = 5
 class PatientSink(SqliteSink[Any]):
     """Commits an epoch when the state of the next one has been written, which needs somebody else to compute it."""
 
-    seen: list[int] = []  # noqa: RUF012 (shared on purpose)
+    seen: list[int] = []
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         folder, until = self.path.parent / "root" / "summing" / "state", time.monotonic() + 30
