@@ -15,6 +15,7 @@ from streamwork.components import (
     OffsetSource,
     Operator,
     Record,
+    RowsRejected,
     Sink,
     Source,
     StatefulOperator,
@@ -23,6 +24,7 @@ from streamwork.components import (
 from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
 from streamwork.connectors import (
+    CallableSink,
     Csv,
     DataFrameSource,
     JsonLines,
@@ -30,7 +32,10 @@ from streamwork.connectors import (
     LogSink,
     LogSource,
     Parquet,
+    ParquetSink,
+    PostgresSink,
     Printer,
+    RedisSink,
     SqliteSink,
 )
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
@@ -47,6 +52,7 @@ Job.printer = Printer
 __all__ = [
     "Backoff",
     "BatchCollector",
+    "CallableSink",
     "Csv",
     "DataFrameSource",
     "Digits",
@@ -65,8 +71,12 @@ __all__ = [
     "OffsetSource",
     "Operator",
     "Parquet",
+    "ParquetSink",
+    "PostgresSink",
     "Record",
+    "RedisSink",
     "Refused",
+    "RowsRejected",
     "Sink",
     "SqliteSink",
     "Source",

@@ -34,6 +34,9 @@ from epoch.matrix import (
     fold,
 )
 from sample import Payment
+from streamwork import Event
+from streamwork.components.columns import to_structs
+from streamwork.delivery import DeadLetters
 from streamwork.epoch import sinks as driver_side
 from streamwork.epoch.rejected import sift
 
@@ -221,9 +224,9 @@ def test_a_keyed_table_shows_the_last_row_that_it_takes(folder: Path) -> None:
 
 
 def test_with_a_sift_that_gives_up_too_much_the_checker_notices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def whole_pieces(rows: Sequence[pa.RecordBatch], rejects: Callable[..., str]) -> Any:
+    def whole_pieces(rows: Sequence[pa.RecordBatch], rejects: Callable[..., str], kind: type[Event]) -> Any:
         good = [batch for batch in rows if not rejects([batch])]
-        return good, [(row, "constraint failed") for batch in rows if rejects([batch]) for row in batch.to_pylist()]
+        return good, [(row, "bad") for batch in rows if rejects([batch]) for row in to_structs(kind, batch)]
 
     monkeypatch.setattr(driver_side, "sift", whole_pieces)
     world = picky_world(folder, "dead-letter")
@@ -233,7 +236,7 @@ def test_with_a_sift_that_gives_up_too_much_the_checker_notices(folder: Path, mo
 
 
 def test_without_dead_letters_the_checker_notices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_side, "keep_dead_letters", lambda *_: None)
+    monkeypatch.setattr(DeadLetters, "keep", lambda *_: None)
     world = picky_world(folder, "dead-letter")
     world.live(MORE).survived()
     with pytest.raises(AssertionError, match="DEAD LETTERS"):
@@ -241,6 +244,11 @@ def test_without_dead_letters_the_checker_notices(folder: Path, monkeypatch: pyt
 
 
 # ---- sift -----------------------------------------------------------------------------------------------------------
+
+
+class Value(Event):
+    value: int
+
 
 BATCHES = st.lists(st.lists(st.integers(0, 15), max_size=20), max_size=5)
 
@@ -279,15 +287,15 @@ class Picky:
 @given(values=BATCHES, bad=st.sets(st.integers(0, 15), max_size=4), unique=st.booleans())
 def test_sift_takes_what_one_by_one_would_take(values: list[list[int]], bad: set[int], unique: bool) -> None:
     table = Picky(bad, unique)
-    accepted, others = sift(as_batches(values), table)
+    accepted, others = sift(as_batches(values), table, Value)
     everything = [value for some in values for value in some]
-    assert (flat(accepted), [row["value"] for row, _ in others]) == table.one_by_one(everything)
+    assert (flat(accepted), [row.value for row, _ in others]) == table.one_by_one(everything)
     assert all(why for _, why in others)
 
 
 @given(size=st.integers(1, 3000), place=st.integers(0, 2999))
 def test_sift_finds_one_bad_row_among_many_without_asking_often(size: int, place: int) -> None:
     table = Picky({place % size}, unique=False)
-    _, others = sift(as_batches([list(range(size))]), table)
-    assert [row["value"] for row, _ in others] == [place % size]
+    _, others = sift(as_batches([list(range(size))]), table, Value)
+    assert [row.value for row, _ in others] == [place % size]
     assert table.asked <= 2 * size.bit_length() + 1

@@ -72,10 +72,13 @@ class Unsure(StatefulSource[Counted, Place]):
     pass
 
 
+@pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("source", [Fleeting(), Unsure()])
-def test_exactly_once_needs_a_source_that_can_give_the_same_again(source: Any) -> None:
-    with pytest.raises(WrongUse, match="(?s)SW-JOB-SEMANTICS.*replayable"):
-        Job("j").source(source, id="in")
+def test_replaying_needs_a_source_that_can_give_the_same_again(source: Any, semantics: str) -> None:
+    job = Job("j", semantics=semantics)
+    job.source(source, id="in")
+    with pytest.raises(WrongUse, match="(?s)SW-JOB-SEMANTICS.*'in'.*replayable"):
+        job.graph()
 
 
 class Broken(Counter):

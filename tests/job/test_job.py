@@ -148,9 +148,18 @@ def test_durations_that_are_none(duration: Any) -> None:
         Job("j", checkpoint_every=duration)
 
 
-def test_semantics_that_this_version_does_not_have() -> None:
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"semantics": "at-all-costs"},
+        {"semantics": "at-least-once", "tracking": "guessing"},
+        {"semantics": "exactly-once", "tracking": "acknowledge"},
+        {"semantics": "at-most-once", "tracking": "checkpoint"},
+    ],
+)
+def test_semantics_that_there_are_not(chosen: dict[str, str]) -> None:
     with refused("SW-JOB-SEMANTICS"):
-        Job("j", semantics="at-most-once")
+        Job("j", **chosen)  # type: ignore[arg-type]
 
 
 def test_the_fingerprint_is_of_ids_edges_schemas_and_keys_not_of_code(tmp_path: Path) -> None:

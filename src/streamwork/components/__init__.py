@@ -18,6 +18,7 @@ from streamwork.components.sink import (
     RowsRejected,
     Sink,
     SinkKind,
+    WriteStopped,
 )
 from streamwork.components.source import OffsetSource, OnError, Partitioning, Slice, Source, Start, StatefulSource
 from streamwork.components.values import Digits, Event, Record
@@ -54,4 +55,5 @@ __all__ = [
     "StatefulSource",
     "Timer",
     "TimerClock",
+    "WriteStopped",
 ]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from streamwork.components.acknowledging import Acknowledgement, EventFailed
+from streamwork.errors import WrongUse
 
 MAIN = "main"
 
@@ -30,12 +33,38 @@ class EventCollector:
     `emit` is the hottest call in the system, so it is the destination's own function and not a method.
     """
 
-    __slots__ = ("emit",)
+    __slots__ = ("emit", "tracking")
 
     emit: Callable[..., None]
+    tracking: Acknowledgement | None  # under acknowledging: whose event is being applied
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self.emit = emit
+        self.tracking = None
+
+    @property
+    def event_id(self) -> str:
+        """The id of the source event that the event being applied comes from. Only acknowledging gives events an id."""
+        if self.tracking is None:
+            raise WrongUse(
+                "SW-EVENT-ID",
+                "events have an id only where they are acknowledged",
+                "choose semantics='at-least-once' and tracking='acknowledge', or give your events an id of their own",
+            )
+        return self.tracking.event_id
+
+    def ack(self, event_id: str | None = None) -> None:
+        """This event is done, as far as this component goes; or an earlier one, which had this id.
+
+        Returning from `apply` says the same, unless the component has ``manual_ack = True``. Where events are not acknowledged
+        it has no effect.
+        """
+        if self.tracking is not None:
+            self.tracking.ack(event_id)
+
+    def fail(self, reason: str) -> NoReturn:
+        """This event has failed. Ends `apply`: nothing of this call counts, and the component's `on_error` decides."""
+        raise EventFailed(reason)
 
 
 class BatchCollector(EventCollector):

@@ -26,6 +26,10 @@ class AnyOperator:
     channels: ClassVar[dict[str, type[Event]]] = {}
     """Names and types of what is emitted besides the main channel: ``channels = {"late": Late}``."""
 
+    manual_ack: ClassVar[bool] = False
+    """True if returning from `apply` does not mean that the event is done: then ``collector.ack()`` does, in that call or in a
+    later one with the event's id. Only acknowledging asks for it."""
+
     def close(self) -> None:
         """Called when the instance goes away, except on a crash."""
 
@@ -105,12 +109,12 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
         return type(self).on_timer is not KeyedOperator.on_timer
 
 
-def check_batches(operator: AnyOperator, on_error: str) -> None:
+def check_batches(operator: AnyOperator, on_error: str | None) -> None:
     """Refuse `apply_batch` where it cannot keep what the job promises."""
     if not hasattr(operator, "apply_batch"):
         return
     name, why, action = type(operator).__name__, "", ""
-    if on_error != "fail":
+    if on_error not in (None, "fail"):
         why = f"has on_error={on_error!r}, but of a batch that raises nobody can tell which event is to blame"
         action = 'use on_error="fail", or define apply instead'
     elif isinstance(operator, KeyedOperator):

@@ -51,6 +51,15 @@ class RowsRejected(Exception):
     """A sink refuses rows for good, because of what they are: trying again cannot help. Nothing of them was kept."""
 
 
+class WriteStopped(Exception):
+    """`write` came to a row that it could not write: those before it are written, those behind it were not tried."""
+
+    def __init__(self, written: int, error: Exception) -> None:
+        super().__init__(f"row {written}: {type(error).__name__}: {error}")
+        self.written = written
+        self.error = error
+
+
 class LedgerEntry(msgspec.Struct, frozen=True):
     """One epoch, offered to a sink: from where, to where, on whose behalf."""
 
@@ -100,7 +109,8 @@ class Sink(ABC, Generic[E]):
     def write(self, batch: pa.RecordBatch) -> None:
         """Write these rows at once: when it returns they are as durable as the target makes them.
 
-        Raises `RowsRejected` where the rows themselves are to blame; then nothing of them was kept.
+        Raises `RowsRejected` where the rows themselves are to blame; then nothing of them was kept. A sink that writes row by
+        row may raise `WriteStopped`.
         """
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import msgspec
 
@@ -17,31 +18,41 @@ from streamwork.errors import WrongUse
 
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=Record)
-OnError = Literal["fail", "drop"]
+OnError = Literal["fail", "drop", "dead-letter"]
 Start = Literal["stored", "latest", "earliest"]
 
 
-def check_on_error(on_error: str) -> None:
-    if on_error not in ("fail", "drop"):
-        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail" or "drop"')
+def check_on_error(on_error: str | None) -> OnError | None:
+    if on_error not in (None, "fail", "drop", "dead-letter"):
+        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail", "drop" or "dead-letter"')
+    return on_error  # type: ignore[return-value]
 
 
 class Slice:
     """Some events of one partition, in offset order, as a reader hands them over: a list, or columns.
 
-    `dropped` counts input that was no event and was left out, as `on_error` asked. `left_out` tells of filters directly behind
+    `dropped` counts input that was no event and was left out, as `on_error` asked; `letters` are those that are to be kept as
+    dead letters instead: what it was, as text, and what is wrong with it. `left_out` tells of filters directly behind
     the source that were applied before reading: component -> how many events it has left out, in the order of their way. The
     events go on behind the last of them.
     """
 
-    __slots__ = ("dropped", "given", "left_out")
+    __slots__ = ("dropped", "given", "left_out", "letters")
 
     def __init__(
         self, events: list[Any] | Columns, dropped: int = 0, left_out: Mapping[str, int] | None = None
     ) -> None:
         self.given = events
         self.dropped = dropped
+        self.letters: list[tuple[str, str]] = []
         self.left_out = left_out or {}
+
+    def leave_out(self, on_error: OnError | None, text: str, why: str) -> None:
+        """Something that is no event."""
+        if on_error == "dead-letter":
+            self.letters.append((text, why))
+        else:
+            self.dropped += 1
 
     @property
     def events(self) -> list[Any]:
@@ -61,6 +72,18 @@ class AnySource:
 
     bounded: ClassVar[bool] = False
     """True if no input will ever be added: the job ends when all of it is done."""
+
+    on_error: OnError | None = None
+    """What becomes of input that is no event: "fail" stops the job, "drop" leaves it out and counts it, "dead-letter" keeps it
+    as a dead letter. None: as the semantics of the job have it; "fail" for a source by itself."""
+
+    def with_on_error(self, on_error: OnError) -> Self:
+        """This source; where it was not told anything else, with this `on_error`."""
+        if self.on_error is not None:
+            return self
+        mine = copy.copy(self)
+        mine.on_error = on_error
+        return mine
 
 
 class Source(AnySource, Generic[E]):

@@ -3,16 +3,21 @@
 Each is a component like any that users write. Imports components, world and, for sinks, the commit rule of `epoch`.
 """
 
+from streamwork.connectors.callable import CallableSink
 from streamwork.connectors.csv_lines import Csv
 from streamwork.connectors.dataframe import DataFrameSource
 from streamwork.connectors.json_lines import JsonLines
 from streamwork.connectors.list_source import ListSource
 from streamwork.connectors.log import LogSink, LogSource
 from streamwork.connectors.parquet import Parquet
+from streamwork.connectors.parquet_sink import ParquetSink
+from streamwork.connectors.postgres import PostgresSink
 from streamwork.connectors.printer import Printer
+from streamwork.connectors.redis import RedisSink
 from streamwork.connectors.sqlite import SqliteSink
 
 __all__ = [
+    "CallableSink",
     "Csv",
     "DataFrameSource",
     "JsonLines",
@@ -20,6 +25,9 @@ __all__ = [
     "LogSink",
     "LogSource",
     "Parquet",
+    "ParquetSink",
+    "PostgresSink",
     "Printer",
+    "RedisSink",
     "SqliteSink",
 ]

@@ -15,28 +15,26 @@ from streamwork.errors import JobFailed
 
 
 def checked_slice(
-    event: type[msgspec.Struct], batch: pa.RecordBatch, on_error: OnError, row_name: Callable[[int], str], action: str
+    event: type[msgspec.Struct], batch: pa.RecordBatch, on_error: OnError | None, row_name: Callable[[int], str], action: str
 ) -> Slice:
     """The events of a batch, which has (at least) the columns of `event`, each of a type that fits (`parquet_types`).
 
-    A row with a value that does not fit is left out and counted where `on_error` is "drop"; else it is an error with
+    A row with a value that does not fit is left out as `on_error` says; where it says nothing, or "fail", it is an error with
     `row_name(row)` and `action` in it.
     """
     try:
         return Slice(_events(event, batch))
     except Misfit:
-        events: list[Any] = []
-        dropped = 0
+        piece = Slice([])
         for row in range(batch.num_rows):
             try:
-                events += as_events(_events(event, batch.slice(row, 1)))
+                piece.events.extend(as_events(_events(event, batch.slice(row, 1))))
             except Misfit as misfit:
-                if on_error == "fail":
-                    raise JobFailed(
-                        "SW-SOURCE-BAD-EVENT", f"{row_name(row)}, field {misfit.path!r}: {misfit}", action
-                    ) from None
-                dropped += 1
-        return Slice(events, dropped)
+                why = f"{row_name(row)}, field {misfit.path!r}: {misfit}"
+                if on_error in (None, "fail"):
+                    raise JobFailed("SW-SOURCE-BAD-EVENT", why, action) from None
+                piece.leave_out(on_error, str(batch.slice(row, 1).to_pylist()[0]), why)
+        return piece
 
 
 def _events(event: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any] | Columns:

@@ -40,7 +40,7 @@ class Csv(LineFile[E], Generic[E]):
         self,
         path: str | Path,
         event: type[E],
-        on_error: OnError = "fail",
+        on_error: OnError | None = None,
         delimiter: str = ",",
         header: bool | Sequence[str] = True,
         growing: bool = True,
@@ -94,9 +94,10 @@ class Csv(LineFile[E], Generic[E]):
             try:
                 piece.events.extend(self._events([row], names))
             except (Misfit, csv.Error, UnicodeDecodeError) as error:
-                if self._on_error == "fail":
-                    raise self.bad_line(row, at, error.path if isinstance(error, Misfit) else "", str(error)) from None
-                piece.dropped += 1
+                field = error.path if isinstance(error, Misfit) else ""
+                if self.on_error in (None, "fail"):
+                    raise self.bad_line(row, at, field, str(error)) from None
+                piece.leave_out(self.on_error, *self.told(row, at, field, str(error)))
             at += len(row)
         return piece
 

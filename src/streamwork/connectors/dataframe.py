@@ -49,12 +49,11 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
         load: Callable[[Any], Any],
         event: type[E],
         offset: str,
-        on_error: OnError = "fail",
+        on_error: OnError | None = None,
         max_events: int = 1_000_000,
         start: Start = "stored",
         look_every: str | float = "1s",
     ) -> None:
-        check_on_error(on_error)
         fields_of(event)
         if not callable(load):
             raise WrongUse(
@@ -68,7 +67,7 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
         self.load: Callable[[Any], Any] | None = load
         self.offset = offset
         self.look_every = seconds(look_every)
-        self._on_error = on_error
+        self.on_error = check_on_error(on_error)
         self._table: Table | None = None
 
     def bind(self, table: Table) -> None:
@@ -95,7 +94,7 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
     def take(self, name: str, offsets: pa.Array, rows: pa.RecordBatch) -> Slice:
         """The events of rows that Spark has brought; `name` is the source's id."""
         action = 'correct the rows, cast them in `load`, or leave such rows out with on_error="drop"'
-        return checked_slice(self.event, rows, self._on_error, lambda row: f"{name} offset {offsets[row]}", action)
+        return checked_slice(self.event, rows, self.on_error, lambda row: f"{name} offset {offsets[row]}", action)
 
 
 def no_spark(what: str) -> WrongUse:

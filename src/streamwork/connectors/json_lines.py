@@ -34,7 +34,7 @@ class JsonLines(LineFile[E], Generic[E]):
         self,
         path: str | Path,
         event: type[E],
-        on_error: OnError = "fail",
+        on_error: OnError | None = None,
         max_events: int = 200_000,
         start: Start = "stored",
     ) -> None:
@@ -70,9 +70,9 @@ class JsonLines(LineFile[E], Generic[E]):
                     check_entered(self.event, [event])
                     piece.events.append(event)
                 except BAD as error:
-                    if self._on_error == "fail":
+                    if self.on_error in (None, "fail"):
                         raise self.bad_line(line, at, _field(error), _reason(error)) from None
-                    piece.dropped += 1
+                    piece.leave_out(self.on_error, *self.told(line, at, _field(error), _reason(error)))
             at += len(line) + 1
         return piece
 

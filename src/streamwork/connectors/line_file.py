@@ -26,14 +26,13 @@ class LineFile(OffsetSource[E], Generic[E]):
     Whoever plans and whoever reads ask the same `records`, so a slice always ends between two of them.
     """
 
-    def __init__(self, path: str | Path, event: type[E], on_error: OnError, max_events: int, start: Start) -> None:
-        check_on_error(on_error)
+    def __init__(self, path: str | Path, event: type[E], on_error: OnError | None, max_events: int, start: Start) -> None:
         fields_of(event)
         self.event = event
         self.max_events = max_events
         self.start = start
         self.path = Path(path).absolute()
-        self._on_error = on_error
+        self.on_error = check_on_error(on_error)
 
     @abstractmethod
     def records(self, data: bytes, limit: int) -> tuple[int, int]:
@@ -105,13 +104,18 @@ class LineFile(OffsetSource[E], Generic[E]):
 
     def bad_line(self, line: bytes, at: int, field: str, reason: str) -> JobFailed:
         """The error for a record at offset `at`; `field` is empty where none is to blame."""
-        named = f", field {field!r}" if field else ""
-        shown = line.decode(errors="replace").strip()
+        shown, why = self.told(line, at, field, reason)
         return JobFailed(
             "SW-SOURCE-BAD-EVENT",
-            f"{self.path} line {self.line_number(at)}{named}: {reason}. The line: {shown[:200]}",
-            'correct the line and start again, or leave such lines out with on_error="drop"',
+            f"{why}. The line: {shown[:200]}",
+            'correct the line and start again, or set such lines aside with on_error="dead-letter"',
         )
+
+    def told(self, line: bytes, at: int, field: str, reason: str) -> tuple[str, str]:
+        """The record as text, and what is wrong with it. Where it stands is counted only for those that stop the job."""
+        named = f", field {field!r}" if field else ""
+        place = f"line {self.line_number(at)}" if self.on_error in (None, "fail") else f"byte {at}"
+        return line.decode(errors="replace").strip(), f"{self.path} {place}{named}: {reason}"
 
     def line_number(self, at: int) -> int:
         with self.path.open("rb") as file:

@@ -21,11 +21,12 @@ from streamwork.components import (
 )
 from streamwork.components.columns import Columns
 from streamwork.components.schema import fields_of
+from streamwork.connectors.pieces import gathered
 from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader
 
 E = TypeVar("E", bound=Event)
-PIECE = 8_192  # rows: small batches are gathered, because each piece costs something
+LOCK_SECONDS = 30.0
 
 
 class LogSource(OffsetSource[E], Generic[E]):
@@ -70,7 +71,7 @@ class LogSource(OffsetSource[E], Generic[E]):
         return max(start, min(start + max_events, self._reader.end(int(partition))))
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
-        for batch in _gathered(self._reader.read(int(partition), start, end)):
+        for batch in gathered(self._reader.read(int(partition), start, end)):
             yield Slice(Columns.of(self.event, batch))
 
     def identity(self) -> str | None:
@@ -91,6 +92,9 @@ class LogSink(Sink[E], Generic[E]):
     """Appends to a log, which it creates: one transaction per checkpoint, over all partitions, with the ledger row in it.
 
     Readers that are read-committed see a checkpoint's events all at once, when it is committed.
+
+    A log has one writer per partition, so writers at once (`write`) wait for each other: each lets its locks go again, which
+    also makes what it wrote durable.
     """
 
     kind = SinkKind.TRANSACTIONAL
@@ -102,10 +106,26 @@ class LogSink(Sink[E], Generic[E]):
         self._log: EventLog[E]
 
     def open(self, event: type[E]) -> None:
-        self._log = EventLog.create(self.path, event, key=self._key, partitions=self._partitions, exist_ok=True)
+        self.close()
+        self._log = EventLog.create(
+            self.path,
+            event,
+            key=self._key,
+            partitions=self._partitions,
+            exist_ok=True,
+            lock_timeout=LOCK_SECONDS,
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._log.append(batch)
+        try:
+            self._log.append(batch)
+        finally:
+            self._log.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in self.__dict__.items() if name != "_log"
+        }  # each process opens it for itself
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         self._log.register(uid, sink_id, fence)
@@ -118,7 +138,7 @@ class LogSink(Sink[E], Generic[E]):
             row = transaction.ledger
             verdict = settle(row, entry)
             if verdict is Verdict.APPLY:
-                for batch in _gathered(staged):
+                for batch in gathered(staged):
                     transaction.append(batch)
                 transaction.commit(LedgerRow(entry.fence, entry.end, entry.manifest_sha256))
             elif verdict is Verdict.ADOPT:
@@ -128,21 +148,3 @@ class LogSink(Sink[E], Generic[E]):
     def close(self) -> None:
         if hasattr(self, "_log"):
             self._log.close()
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are worth their overhead."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= PIECE:
-            yield _joined(waiting)
-            waiting, rows = [], 0
-    if rows:
-        yield _joined(waiting)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

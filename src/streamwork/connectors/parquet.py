@@ -50,17 +50,16 @@ class Parquet(OffsetSource[E], Generic[E]):
         self,
         path: str | Path,
         event: type[E],
-        on_error: OnError = "fail",
+        on_error: OnError | None = None,
         max_events: int = 200_000,
         start: Start = "stored",
     ) -> None:
-        check_on_error(on_error)
         fields_of(event)
         self.event = event
         self.max_events = max_events
         self.start = start
         self.path = Path(path).absolute()
-        self._on_error = on_error
+        self.on_error = check_on_error(on_error)
         self._files: dict[str, Path] = {}  # every partition ever seen: one that vanishes is asked about, not forgotten
         self._sizes: dict[str, _Size] = {}  # so that an idle job does not open every file again and again
 
@@ -109,7 +108,7 @@ class Parquet(OffsetSource[E], Generic[E]):
 
     def _events(self, batch: pa.RecordBatch, file: Path, at: int) -> Slice:
         action = 'write the file anew, corrected, or leave such rows out with on_error="drop"'
-        return checked_slice(self.event, batch, self._on_error, lambda row: f"{file} row {at + row}", action)
+        return checked_slice(self.event, batch, self.on_error, lambda row: f"{file} row {at + row}", action)
 
     def _found(self) -> Iterator[tuple[Path, Path]]:
         """The files there are now, each with the folder that its name counts from."""

@@ -13,24 +13,20 @@ inside the chain, or timers fire between events, the chain feeds its steps one e
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
+from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
-from streamwork.engine.steps import (
-    Given,
-    InstanceStep,
-    KeyedStep,
-    OperatorStep,
-    Outputs,
-    SourceStep,
-    StageStep,
-    Step,
-)
+from streamwork.engine.steps import Given, InstanceStep, KeyedStep, OperatorStep, Outputs, SourceStep, Step
+from streamwork.engine.tracked import Following, Tracked, one_by_one, root_of
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
 
@@ -48,12 +44,14 @@ class Chain:
         mine = set(nodes) if nodes is not None else {node.id for node in graph.nodes}
         self.graph = graph
         self.instance = instance
+        self._tracked = graph.promise.acknowledges
         self.nodes = tuple(node for node in graph.nodes if node.id in mine)
         # What goes through an exchange to other chains, in order: events, and how far event time has come between them.
         self.outbox: list[tuple[Input, Given] | datetime] = []
-        self._steps = {node.id: _step(node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
+        self._steps = {node.id: _step(graph, node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
         sources = [node.id for node in self.nodes if node.kind is NodeKind.SOURCE]
-        self._sources = {name: {"processed": 0, "delivered": 0, "dropped": 0} for name in sources}
+        self._sources = {name: _SourceCount() for name in sources}
+        self._lanes: dict[str, int] = {}  # under acknowledging: the number of each source partition in this epoch
         self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
         self._followers: dict[Input, list[Step]] = {}
         for step in self._steps.values():
@@ -73,8 +71,13 @@ class Chain:
 
     # ---- an epoch -----------------------------------------------------------------------------------------------
 
-    def open(self, states: Mapping[str, State], stagings: Mapping[str, Staging]) -> None:
-        """Begin an epoch with these states and these places for outputs."""
+    def open(
+        self,
+        states: Mapping[str, State],
+        stagings: Mapping[str, Staging],
+        claim: Callable[[str], bool] = lambda sink: True,
+    ) -> None:
+        """Begin an epoch with these states and these places for outputs. `claim` tells whether a sink may be written to."""
         working = {**self._steps, **self.polled}
         for name, step in working.items():
             step.reset()
@@ -85,13 +88,20 @@ class Chain:
                     step.use_state()
             elif isinstance(step, StageStep):
                 step.staging = stagings[name]
-        for counters in self._sources.values():
-            counters.update(processed=0, delivered=0, dropped=0)
+            elif isinstance(step, WriteStep):
+                step.claim = partial(claim, name)
+        self._sources = {name: _SourceCount() for name in self._sources}
         for step in working.values():
             stale = isinstance(step, InstanceStep) and step.node.keeps is not None and step.is_stale
             if not self._is_set_up or stale:
                 step.set_up()
         self._is_set_up = True
+
+    def follow(self, lanes: dict[str, int], name: Callable[[int], str]) -> None:
+        """The events of this epoch are acknowledged: `lanes` numbers the source partitions, `name` gives a root its id."""
+        self._lanes = dict(lanes)
+        for step in self._steps.values():
+            step.follow(name)
 
     def tick(self, now: datetime) -> None:
         """Processing time has come to `now`."""
@@ -99,30 +109,48 @@ class Chain:
             self._pass_on(step.node.id, step.fire(TimerClock.PROCESSING, now))
 
     def process(self, source: str, partition: str, piece: Slice) -> None:
-        counters, count = self._sources[source], len(piece.given)
+        counted, count = self._sources[source], len(piece.given)
         came = count + sum(piece.left_out.values())
-        counters["processed"] += came + piece.dropped
-        counters["delivered"] += came
-        counters["dropped"] += piece.dropped
-        behind = source
+        counted.delivered += came
+        counted.dropped += piece.dropped
+        counted.letters += piece.letters
+        behind, given = source, piece.given
+        if self._tracked:
+            first = root_of(self._lanes[f"{source}/{partition}"], counted.read.get(partition, 0))
+            counted.read[partition] = counted.read.get(partition, 0) + count
+            given = Tracked(piece.events, range(first, first + count))
         for behind, left_out in piece.left_out.items():
             self._steps[behind].count(came, left_out)
             came -= left_out
         time = self._times.get(source)
         if not self._one_by_one:
-            self._pass_on(behind, {MAIN: piece.given})
+            self._pass_on(behind, {MAIN: given})
             if time is not None and count:
-                self._advance(f"{source}/{partition}", _latest(piece.given, time))
+                self._advance(f"{source}/{partition}", _latest(given, time))
             return
-        for event in piece.events:
-            self._pass_on(behind, {MAIN: [event]})
+        for one in one_by_one(given):
+            self._pass_on(behind, {MAIN: one})
             if time is not None:
-                self._advance(f"{source}/{partition}", getattr(event, time))
+                self._advance(f"{source}/{partition}", getattr(one[0], time))
+
+    def replay(self, to: str, events: list[Any]) -> None:
+        """Events that come again, or out of the inbox: to the component that could not do them, or once more from their source.
+        Event time stays where it is.
+        """
+        if to in self._sources:
+            counted = self._sources[to]
+            counted.delivered += len(events)
+            counted.replayed += len(events)
+            for one in one_by_one(events) if self._one_by_one else [events]:
+                self._pass_on(to, {MAIN: one})
+        else:
+            self._steps[to].replayed += len(events)
+            self.take(to, events)
 
     def take(self, to: str, given: Given) -> None:
         """Events that came through an exchange, for one component of this chain."""
         step = self._steps[to]
-        for piece in [[event] for event in as_events(given)] if self._one_by_one else [given]:
+        for piece in one_by_one(given) if self._one_by_one else [given]:
             self._pass_on(to, step.process(piece if step.takes_columns else as_events(piece)))
 
     def take_watermark(self, name: str, watermark: datetime) -> None:
@@ -132,17 +160,27 @@ class Chain:
     def drain(self) -> None:
         """Before a checkpoint: nothing waits any more."""
         for name, step in self._steps.items():
-            if isinstance(step, BatchStep):
-                self._pass_on(name, step.drain())
+            self._pass_on(name, step.drain())
 
     def checkpoint(self) -> dict[str, dict[str, int]]:
         """Between two events: states are up to date now. Counters of every component, the stateless ones too."""
         for step in (*self._steps.values(), *self.polled.values()):
             if isinstance(step, InstanceStep) and step.node.keeps is not None:
                 step.take_state()
-        counted = {name: dict(counters) for name, counters in self._sources.items()}
+        counted = {name: source.counters() for name, source in self._sources.items()}
         counted.update((name, step.counters()) for name, step in self._steps.items())
         return counted
+
+    def letters(self) -> dict[str, list[tuple[Any, str]]]:
+        """What is to be kept as dead letters, and why, by component. What a source could not read is text."""
+        found: dict[str, list[tuple[Any, str]]] = {name: list(source.letters) for name, source in self._sources.items()}
+        found.update((name, step.letters) for name, step in self._steps.items())
+        return {name: letters for name, letters in found.items() if letters}
+
+    def following(self, component: str) -> Following | None:
+        """What a component has said of the events that it was given."""
+        step = self._steps.get(component)
+        return step.following if step is not None else None
 
     def next_tick(self) -> datetime | None:
         """When processing time is next waited for."""
@@ -192,16 +230,39 @@ class Chain:
                     self._pass_on(step.node.id, step.process(events if step.takes_columns else as_events(events)))
 
 
-def _step(node: Node, instance: int) -> Step:
+@dataclass
+class _SourceCount:
+    """What a source has given in one epoch."""
+
+    delivered: int = 0
+    dropped: int = 0
+    replayed: int = 0
+    letters: list[tuple[str, str]] = field(default_factory=list)
+    read: dict[str, int] = field(default_factory=dict)  # under acknowledging: events of each partition so far
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "processed": self.delivered + self.dropped + len(self.letters),
+            "delivered": self.delivered,
+            "ended_early": 0,
+            "dropped": self.dropped,
+            "dead_letters": len(self.letters),
+            "failed": 0,
+            "replayed": self.replayed,
+        }
+
+
+def _step(graph: Graph, node: Node, instance: int) -> Step:
+    promise = graph.promise
     if node.kind is NodeKind.SINK:
-        return StageStep(node, instance)
+        return StageStep(node, instance) if graph.stages(node) else WriteStep(node, instance, promise.acknowledges)
     batches = hasattr(node.component, "apply_batch")
     kind: type[Step] = OperatorBatchStep if batches else OperatorStep
     if isinstance(node.component, KeyedOperator):
         kind = KeyedBatchStep if batches else KeyedStep
     elif node.keeps is not None:
         kind = InstanceBatchStep if batches else InstanceStep
-    return kind(node, instance)
+    return kind(node, instance, promise.acknowledges)
 
 
 def _latest(given: Given, time: str) -> datetime:

@@ -42,7 +42,7 @@ class Executor:
         self._downstream = downstream
         self._tell = tell
         self._planned: deque[Work] = deque()  # of a source: the epochs to read
-        self._ticks: dict[int, tuple[int, ...]] = {}
+        self._works: dict[int, Work] = {}  # what each epoch brings
         self._reading: Iterator[None] | None = None
         self._sent: datetime | None = None  # the last watermark
         self._begun = False  # True when something has been processed since the states were restored
@@ -51,7 +51,7 @@ class Executor:
 
     def plan(self, work: Work, reads: bool) -> None:
         """This is what an epoch brings. If it `reads`: when the slices before it are read, and then issue its checkpoint event."""
-        self._ticks[work.epoch] = work.ticks
+        self._works[work.epoch] = work
         self._instance.adopt(work.states)
         if reads:
             self._planned.append(work)
@@ -101,13 +101,14 @@ class Executor:
     def _in_epoch(self, epoch: int) -> None:
         """The first thing that is seen of an epoch begins it."""
         if self._instance.epoch == 0:
-            self._instance.begin(epoch, self._new_attempt())
+            work = self._works.pop(epoch)
+            self._instance.begin(work, self._new_attempt())
             for ways in self._ways.values():
                 for _, route, _ in ways:
                     route.begin(epoch)
             if not self._begun:
                 self._resume()
-            self._instance.tick(self._ticks.pop(epoch, ()))
+            self._instance.bring(work)
 
     def _checkpoint(self, event: Aligned) -> None:
         """Store, pass on, report: everything before the checkpoint event is in, nothing behind it."""

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from streamwork.components import OffsetSource, Slice
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
+from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
+from streamwork.delivery.letters import letter_id
+from streamwork.delivery.text import from_text, to_text
 from streamwork.engine.chain import Chain, from_microseconds, microseconds
 from streamwork.engine.report import Report
 from streamwork.engine.staging import Staging
+from streamwork.engine.tracked import Following, Tracked
 from streamwork.engine.work import Work
-from streamwork.job import Graph, Node
+from streamwork.errors import JobFailed
+from streamwork.job import Graph, Node, NodeKind
+from streamwork.job.semantics import Isolation
 from streamwork.state import FileRef, State, StateFiles
 from streamwork.state.rows import RowFormat
 from streamwork.world import Disk
@@ -42,6 +53,8 @@ class Instance:
         restore = restore or self._load
         self.states = {name: restore(rows, self.refs.get(name, ())) for name, rows in self._formats.items()}
         self._stagings: dict[str, Staging] = {}
+        self._stem = ""
+        self._taken: dict[str, FileRef] = {}  # what sources without offsets gave in this epoch
         self.epoch = 0  # 0: none is under way
         self.chain.watermarks = {name: _time(at) for name, at in work.watermarks.items()}
 
@@ -53,23 +66,39 @@ class Instance:
             if last in mine:
                 self.refs[name] = (*chain, *mine[mine.index(last) + 1 :])
 
-    def begin(self, epoch: int, attempt: str) -> None:
+    def begin(self, work: Work, attempt: str) -> None:
         """Begin an epoch; `attempt` is a name that was never used before."""
-        self.epoch, self.attempt = epoch, attempt
-        stem = f"{epoch:012d}-{self._work.fence}-{attempt}-{self.chain.instance}"
+        self.epoch, self.attempt = work.epoch, attempt
+        self._stem = f"{work.epoch:012d}-{work.fence}-{attempt}-{self.chain.instance}"
+        self._taken = {}
         sinks = [node for node in self.chain.nodes if node in self.chain.graph.sinks]
         self._stagings = {
             node.id: Staging(
-                self._disk, Path(self._work.folder), f"outputs/{node.id}/{stem}.arrow", node.takes, node.id
+                self._disk,
+                Path(work.folder),
+                f"outputs/{node.id}/{self._stem}.arrow",
+                node.takes,
+                node.id,
+                self._preview(node),
             )
             for node in sinks
             if node.takes is not None
         }
-        self.chain.open(self.states, self._stagings)
+        self.chain.open(self.states, self._stagings, self._claim)
+        if self.chain.graph.promise.acknowledges:
+            self.chain.follow(work.lanes, work.event_ids())
 
-    def tick(self, ticks: tuple[int, ...]) -> None:
-        for tick in ticks:
+    def bring(self, work: Work) -> None:
+        """What an epoch brings besides its slices: ticks of the clock, and events that come again."""
+        for tick in work.ticks:
             self.chain.tick(from_microseconds(tick))
+        for to, share in groupby(work.replays, key=lambda replay: replay.component):
+            node, replays = self.chain.graph[to], list(share)
+            kind = node.gives if node.kind is NodeKind.SOURCE else node.takes
+            assert kind is not None
+            events = [_event(node, kind, replay.event) for replay in replays]
+            tracked = self.chain.graph.promise.acknowledges
+            self.chain.replay(to, Tracked(events, [replay.root for replay in replays]) if tracked else events)
 
     def read(self, ranges: dict[str, dict[str, tuple[int, int]]]) -> Iterator[None]:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
@@ -81,10 +110,19 @@ class Instance:
                     self.chain.process(name, partition, piece)
                     yield
         for name, step in self.chain.polled.items():
+            waiting: list[Any] = []
             read, most = 0, self.chain.graph[name].component.max_events
             while read < most and (events := step.poll()):
-                self.chain.process(name, str(self.chain.instance), Slice(events))
                 read += len(events)
+                if self.chain.graph.promise.acknowledges:
+                    waiting += events
+                    continue
+                self.chain.process(name, str(self.chain.instance), Slice(events))
+                yield
+            if waiting:  # what it gave cannot be had again: it is durable before anything is made of it
+                inbox = Inbox(self._disk, Path(self._work.folder))
+                self._taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in waiting])
+                self.chain.process(name, str(self.chain.instance), Slice(waiting))
                 yield
 
     def finish(self, consumed: tuple[str, ...] = ()) -> tuple[Report, ...]:
@@ -97,6 +135,7 @@ class Instance:
                 rows, self.states[name], before, chain.instance, self.epoch, stem, self._work.memory
             )
         staged = {name: staging.finish() for name, staging in self._stagings.items()}
+        letters = {name: self._stage_letters(name, found) for name, found in chain.letters().items()}
         wake = chain.next_tick()
         self.epoch = 0
         return tuple(
@@ -110,6 +149,10 @@ class Instance:
                 consumed,
                 watermarks=_watermarks(chain, node),
                 next_tick=None if wake is None else microseconds(wake),
+                letters=letters.get(node.id),
+                troubles=_troubles(node.id, chain.following(node.id)),
+                acked=_acked(chain.following(node.id)),
+                taken=self._taken.get(node.id),
             )
             for node in chain.nodes
         )
@@ -119,10 +162,69 @@ class Instance:
         for staging in self._stagings.values():
             staging.discard()
 
+    def _claim(self, sink: str) -> bool:
+        """Under at-most-once: the first attempt at an epoch writes, and no other."""
+        if not self.chain.graph.promise.at_most_once:
+            return True
+        folder = Path(self._work.folder)
+        path = folder / "claims" / f"{self.epoch:012d}-{sink}-{self.chain.instance}"
+        self._disk.make_folder(path.parent)
+        try:
+            self._disk.create(path, self.attempt.encode())
+        except FileExistsError:
+            return False
+        # Claims of long ago are removed, but after their plans: an attempt that comes that late finds no plan.
+        return self._disk.exists(folder / "checkpoints" / f"{self.epoch:012d}.plan.json")
+
+    def _preview(self, node: Node) -> Callable[[pa.RecordBatch], None] | None:
+        if node.isolation is not Isolation.READ_UNCOMMITTED:
+            return None
+        return partial(node.component.preview, PreviewLabel(self._work.uid, node.id, self._work.fence, self.epoch))
+
+    def _stage_letters(self, component: str, found: list[tuple[Any, str]]) -> FileRef:
+        number = self.chain.instance
+        letters = [
+            Letter(
+                letter_id(component, self.epoch, number, place),
+                component,
+                number,
+                self.epoch,
+                why,
+                1,
+                "" if isinstance(event, str) else component,
+                to_text(event),
+            )
+            for place, (event, why) in enumerate(found)
+        ]
+        dead = DeadLetters(self._disk, Path(self._work.folder))
+        return dead.stage(f"outputs/{component}/{self._stem}.letters.parquet", letters)
+
     def _load(self, rows: RowFormat, chain: tuple[FileRef, ...]) -> State:
         state = rows.new_state()
         self._files.load(rows, chain, state)
         return state
+
+
+def _event(node: Node, kind: type[Event], text: str) -> Event:
+    try:
+        return from_text(kind, text)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise JobFailed(
+            "SW-INBOX-EVENT",
+            f"an event in the inbox of {node.id} is no {kind.__name__} any more: {error}. The event: {text[:200]}",
+            f"give {kind.__name__} the fields that it had when the event was put there, and start again",
+        ) from None
+
+
+def _troubles(component: str, following: Following | None) -> tuple[Trouble, ...]:
+    if following is None:
+        return ()
+    failed = [Trouble(root, component, why or "failed") for root, why in following.failed]
+    return (*failed, *(Trouble(root, component) for root in following.pending))
+
+
+def _acked(following: Following | None) -> tuple[str, ...]:
+    return () if following is None else tuple(following.acked)
 
 
 def _watermarks(chain: Chain, node: Node) -> dict[str, int]:

@@ -16,13 +16,15 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import Columns, as_columns, to_structs
+from streamwork.components.columns import Columns, as_columns, as_events, to_structs
 from streamwork.components.schema import arrow_schema
 from streamwork.engine.chain import from_microseconds, microseconds
 from streamwork.engine.channel import Data, Watermark
+from streamwork.engine.tracked import Tracked, roots_of
 from streamwork.engine.wiring import Place
 from streamwork.job import Input, Layout
 
@@ -47,6 +49,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     number: int = -1
     script: tuple[tuple[int, int], ...] = ()  # (way, how many of its events come next), or (WATERMARK, microseconds)
     batches: tuple[tuple[int, int], ...] = ()  # (way, how many bytes)
+    roots: tuple[tuple[int, int], ...] = ()  # under acknowledging, behind the batches: (way, how many bytes)
 
 
 class Parcel(NamedTuple):
@@ -65,6 +68,7 @@ class Wire:
             kind = layout.graph[one.node].emits(one.channel)
             assert kind is not None
             self._kinds.append(kind)
+        self._tracked = layout.graph.promise.acknowledges
 
     def pack(self, items: Sequence[Data | Watermark]) -> tuple[dict[str, Any], Any]:
         """Script and batches for the head, and the content."""
@@ -81,9 +85,11 @@ class Wire:
             else:
                 script.append((way, len(item.events)))
         written = {way: self._batch(way, given).serialize() for way, given in events.items()}
-        content = next(iter(written.values())) if len(written) == 1 else b"".join(map(memoryview, written.values()))
-        batches = tuple((way, len(buffer)) for way, buffer in written.items())
-        return {"script": tuple(script), "batches": batches}, content
+        roots = {way: _packed(given) for way, given in events.items()} if self._tracked else {}
+        parts = [*written.values(), *roots.values()]
+        content = parts[0] if len(parts) == 1 else b"".join(map(memoryview, parts))
+        told = {"batches": _sizes(written), "roots": _sizes(roots)}
+        return {"script": tuple(script), **told}, content
 
     def unpack(self, head: Head, content: Any) -> Iterator[Data | Watermark]:
         found: dict[int, pa.RecordBatch] = {}
@@ -91,12 +97,19 @@ class Wire:
         for way, size in head.batches:
             found[way] = pa.ipc.read_record_batch(buffer.slice(start, size), arrow_schema(self._kinds[way]))
             start += size
+        roots: dict[int, list[int]] = {}
+        for way, size in head.roots:
+            roots[way] = np.frombuffer(buffer.slice(start, size), np.int64).tolist()
+            start += size
         # Making objects of a few rows costs almost as much as of many: where ways take turns, all are made at once.
         runs = [way for way, _ in head.script]
         events = {
-            way: Columns(self._kinds[way], batch) if runs.count(way) == 1 else to_structs(self._kinds[way], batch)
+            way: Columns(self._kinds[way], batch)
+            if runs.count(way) == 1 and way not in roots
+            else to_structs(self._kinds[way], batch)
             for way, batch in found.items()
         }
+        events.update((way, Tracked(as_events(events[way]), mine)) for way, mine in roots.items())
         used = dict.fromkeys(found, 0)
         for way, value in head.script:
             if way < 0:
@@ -109,3 +122,11 @@ class Wire:
     def _batch(self, way: int, given: list[Any]) -> pa.RecordBatch:
         """One batch of what may be lists and columns, in order."""
         return as_columns(self._kinds[way], given, str(self._ways[way][0])).batch
+
+
+def _packed(given: list[Any]) -> bytes:
+    return np.array([root for events in given for root in roots_of(events)], np.int64).tobytes()
+
+
+def _sizes(parts: dict[int, Any]) -> tuple[tuple[int, int], ...]:
+    return tuple((way, len(part)) for way, part in parts.items())

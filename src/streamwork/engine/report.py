@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from streamwork.delivery import Trouble
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.state import FileRef
 
@@ -20,6 +21,10 @@ class Report(msgspec.Struct, frozen=True):
     consumed: tuple[str, ...] = ()  # the upstream attempts whose output it has seen
     watermarks: dict[str, int] = {}  # of a source: partition -> event time, in microseconds since 1970
     next_tick: int | None = None  # when processing time is next waited for
+    letters: FileRef | None = None  # events that it could not do, to be kept as dead letters
+    troubles: tuple[Trouble, ...] = ()  # under acknowledging: events that are not done
+    acked: tuple[str, ...] = ()  # under acknowledging: earlier events that are done now
+    taken: FileRef | None = None  # of a source without offsets, under acknowledging: what it gave
 
 
 class Failure(msgspec.Struct, frozen=True):

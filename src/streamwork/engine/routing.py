@@ -13,6 +13,7 @@ from streamwork.components import Key
 from streamwork.components.columns import Columns
 from streamwork.components.grouping import AllInstances, Fields, Single
 from streamwork.components.keys import instance_of
+from streamwork.engine.tracked import Tracked
 from streamwork.job import Graph, Node
 
 Events = list[Any] | Columns
@@ -79,9 +80,16 @@ class _ByKey(Route):
     def __call__(self, events: Events) -> dict[int, Events]:
         if isinstance(events, Columns):
             return self._split(events)
+        instances = map(self._instance.__getitem__, self._key.values(events))
+        if isinstance(events, Tracked):
+            found = [Tracked() for _ in range(self._count)]
+            for event, root, instance in zip(events, events.roots, instances, strict=True):
+                found[instance].append(event)
+                found[instance].roots.append(root)
+            return {instance: share for instance, share in enumerate(found) if share}
         shares: list[list[Any]] = [[] for _ in range(self._count)]
         add = [share.append for share in shares]
-        for event, instance in zip(events, map(self._instance.__getitem__, self._key.values(events)), strict=True):
+        for event, instance in zip(events, instances, strict=True):
             add[instance](event)
         return {instance: share for instance, share in enumerate(shares) if share}
 

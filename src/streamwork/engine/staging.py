@@ -6,7 +6,7 @@ outputs/SINK/000000000042-FENCE-ATTEMPT-INSTANCE.arrow
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,22 @@ PIECE = 8_192  # rows
 class Staging:
     """Writes the outputs of one attempt for one sink, as an Arrow stream. No file if there are none."""
 
-    def __init__(self, disk: Disk, folder: Path, path: str, event: type[Event], sink: str) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        path: str,
+        event: type[Event],
+        sink: str,
+        preview: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> None:
+        """`preview` is shown each piece as it is written."""
         self._disk = disk
         self._folder = folder
         self._path = path
         self._event = event
         self._sink = sink
+        self._preview = preview
         self._file: _HashedFile | None = None
         self._rows = 0
         self._waiting: list[list[Any] | Columns] = []
@@ -54,6 +64,8 @@ class Staging:
             self._file = _HashedFile(self._disk.open_append(target))
             self._writer = pa.ipc.new_stream(self._file, arrow_schema(self._event))
         self._writer.write_batch(batch)
+        if self._preview is not None:
+            self._preview(batch)
         self._rows += batch.num_rows
 
     def finish(self) -> FileRef | None:

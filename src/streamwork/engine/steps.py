@@ -10,17 +10,20 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from itertools import repeat
+from typing import Any, cast
 
 from streamwork.components import EventCollector, KeyedCollector, StatefulSource, TimerClock
+from streamwork.components.acknowledging import EventFailed
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, check_types
 from streamwork.components.schema import fields_of, holds_mutable, show
-from streamwork.engine.staging import Staging
+from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Node, NodeKind
 from streamwork.state import InstanceState, KeyedState
 
+MOST_TEXT = 1_000  # characters of an error
 RETURNED = "apply returned a value, which nobody gets: send it with collector.emit(event)"
 Events = list[Any]
 Given = Events | Columns
@@ -33,14 +36,16 @@ class Step(ABC):
     takes_columns = False
     """True if `process` is to be given columns as they are, and not the events in them."""
 
-    def __init__(self, node: Node, instance: int) -> None:
+    def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
         self.node = node
         self.instance = instance
         self.operator = _own_copy(node)
-        self.processed = self.delivered = self.dropped = 0
+        self.following: Following | None = None  # under acknowledging
+        self.reset()
+        self._tracked = tracked
         self._copies = any(holds_mutable(kind) for kind in (node.gives, *node.channels.values()) if kind is not None)
         # Where the job goes on after an error, an event is applied wholly or not at all.
-        self._atomic = node.on_error != "fail"
+        self._atomic = node.on_error != "fail" or tracked
 
     @abstractmethod
     def process(self, events: Any) -> Outputs: ...
@@ -50,13 +55,24 @@ class Step(ABC):
         """Called before the first event, when the state has been given."""
 
     def counters(self) -> dict[str, int]:
-        """Every event that was processed was delivered (it gave something), ended early (it gave nothing), or was dropped."""
+        """Every event that was processed was delivered (it gave something), ended early (it gave nothing), was dropped, became a
+        dead letter, or has failed and comes again. `replayed` are those that came again, or out of the inbox.
+        """
+        failed = len(self.following.failed) if self.following is not None else 0
+        lost = self.dropped + len(self.letters) + failed
         return {
             "processed": self.processed,
             "delivered": self.delivered,
-            "ended_early": self.processed - self.delivered - self.dropped,
+            "ended_early": self.processed - self.delivered - lost,
             "dropped": self.dropped,
+            "dead_letters": len(self.letters),
+            "failed": failed,
+            "replayed": self.replayed,
         }
+
+    def drain(self) -> Outputs:
+        """Before a checkpoint: do what waits, if anything does."""
+        return {}
 
     def count(self, processed: int, left_out: int) -> None:
         """Of a filter that was applied elsewhere: what it has seen, and what it has not let through."""
@@ -64,7 +80,23 @@ class Step(ABC):
         self.delivered += processed - left_out
 
     def reset(self) -> None:
-        self.processed = self.delivered = self.dropped = 0
+        self.processed = self.delivered = self.dropped = self.replayed = 0
+        self.letters: list[tuple[Any, str]] = []  # events to be kept as dead letters, and why
+
+    def follow(self, name: Callable[[int], str]) -> None:
+        """Begin an epoch whose events are acknowledged."""
+        self.following = Following(getattr(self.node.component, "manual_ack", False), name)
+
+    def give_up(self, event: Any, root: int, error: BaseException) -> None:
+        """An event cannot be done: what becomes of it is what `on_error` says. Raises if that is the end of the job."""
+        if self.node.on_error == "fail":
+            raise applying_failed(self, event, error) from error
+        if self.node.on_error == "drop":
+            self.dropped += 1
+        elif self.following is not None and root != UNTRACKED:
+            self.following.end(root, told(error))
+        else:
+            self.letters.append((event, told(error)))
 
     def _emit(self, outputs: dict[str, Events]) -> Callable[..., None]:
         """The fastest function that takes an event to where it goes."""
@@ -72,14 +104,37 @@ class Step(ABC):
             return _emit({name: _Copies(events) for name, events in outputs.items()})
         return _emit(outputs)
 
-    def _undo(self, emitted: list[Events], mark: list[int]) -> None:
-        """Drop an event: take back what it has emitted since the lists had these lengths."""
-        for events, length in zip(emitted, mark, strict=True):
-            del events[length:]
-        self.dropped += 1
-
     def _outputs(self) -> dict[str, Events]:
-        return {MAIN: [], **{name: [] for name in self.node.channels}}
+        kind: Callable[[], Events] = Tracked if self._tracked else list
+        return {MAIN: kind(), **{name: kind() for name in self.node.channels}}
+
+    def _each(
+        self, events: Events, outputs: dict[str, Events], apply: Callable[[int, Any], None], undo: Callable[[], None]
+    ) -> None:
+        """Apply the events one by one, each wholly or not at all: what a failed one has emitted is taken back, and `undo` takes
+        back the rest. `apply` is told the event's place.
+        """
+        following, emitted = self.following, list(outputs.values())
+        roots = roots_of(events) if following is not None else repeat(UNTRACKED)
+        given, so_far, delivered, ends = _counter(outputs), 0, 0, [0] * len(emitted)
+        for place, (event, root) in enumerate(zip(events, roots, strict=False)):
+            if following is not None:
+                following.begin(root)
+            try:
+                apply(place, event)
+            except Exception as error:
+                for out, end in zip(emitted, ends, strict=True):
+                    del out[end:]
+                undo()
+                self.give_up(event, root, error)
+                continue
+            if (now := given()) != so_far:
+                delivered, so_far = delivered + 1, now
+                ends = [now] if len(emitted) == 1 else [*map(len, emitted)]
+                if following is not None:
+                    for out in emitted:
+                        cast(Tracked, out).came_from(root)
+        self.delivered += delivered
 
     def _guarded_set_up(self, *state: Any) -> None:
         try:
@@ -101,30 +156,32 @@ class OperatorStep(Step):
     def process(self, events: Events) -> Outputs:
         outputs = self._outputs()
         collector = EventCollector(self._emit(outputs))
+        collector.tracking = self.following
         apply, event = self.operator.apply, None
-        given, so_far, delivered = _counter(outputs), 0, 0
         try:
             if self._atomic:
-                emitted = list(outputs.values())
-                for event in events:
-                    mark = [*map(len, emitted)]
-                    try:
-                        apply(event, collector)
-                    except Exception:
-                        self._undo(emitted, mark)
-                    if (now := given()) != so_far:
-                        delivered, so_far = delivered + 1, now
+                self._process_atomically(events, outputs, collector)
             else:
+                given, so_far, delivered = _counter(outputs), 0, 0
                 for event in events:
                     if apply(event, collector) is not None:
                         raise TypeError(RETURNED)
                     if (now := given()) != so_far:
                         delivered, so_far = delivered + 1, now
+                self.delivered += delivered
         except (Exception, SystemExit) as error:
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
-        self.delivered += delivered
         return outputs
+
+    def _process_atomically(self, events: Events, outputs: dict[str, Events], collector: EventCollector) -> None:
+        apply = self.operator.apply
+
+        def one(place: int, event: Any) -> None:
+            if apply(event, collector) is not None:
+                raise TypeError(RETURNED)
+
+        self._each(events, outputs, one, lambda: None)
 
 
 class InstanceStep(OperatorStep):
@@ -142,25 +199,21 @@ class InstanceStep(OperatorStep):
         self._guarded_set_up(copy.deepcopy(self.state.record))
         self._given = self.state.record
 
-    def process(self, events: Events) -> Outputs:
-        if not self._atomic:
-            return super().process(events)
-        outputs = self._outputs()
-        collector = EventCollector(self._emit(outputs))
-        emitted = list(outputs.values())
-        given = _counter(outputs)
-        for event in events:
-            so_far = given()
-            mark, before = [*map(len, emitted)], copy.deepcopy(self.operator.get_state())
-            try:
-                self.operator.apply(event, collector)
-            except Exception:
-                self._undo(emitted, mark)
-                self.operator = _own_copy(self.node)
-                self._guarded_set_up(before)
-            self.delivered += given() != so_far
-        self.processed += len(events)
-        return outputs
+    def _process_atomically(self, events: Events, outputs: dict[str, Events], collector: EventCollector) -> None:
+        """What the object was before is kept until an event is done; after a failure a fresh object is set up from it."""
+        before: Any = None
+
+        def one(place: int, event: Any) -> None:
+            nonlocal before
+            before = copy.deepcopy(self.operator.get_state())
+            if self.operator.apply(event, collector) is not None:
+                raise TypeError(RETURNED)
+
+        def undo() -> None:
+            self.operator = _own_copy(self.node)
+            self._guarded_set_up(before)
+
+        self._each(events, outputs, one, undo)
 
     def take_state(self) -> None:
         self.state.record = self._given = copy.deepcopy(self.operator.get_state())
@@ -190,8 +243,8 @@ class KeyedStep(Step):
 
     state: KeyedState
 
-    def __init__(self, node: Node, instance: int) -> None:
-        super().__init__(node, instance)
+    def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
+        super().__init__(node, instance, tracked)
         assert node.keeps is not None
         flat = not any(field.arrow.num_fields for field in fields_of(node.keeps).values())
         kept: Any = node.keeps
@@ -208,6 +261,7 @@ class KeyedStep(Step):
         assert self.node.key is not None and self.node.keeps is not None
         outputs = self._outputs()
         collector = KeyedCollector(self._emit(outputs))
+        collector.tracking = self.following
         event: Any = events[0]
         try:
             keys = self.node.key.values(events)
@@ -242,22 +296,20 @@ class KeyedStep(Step):
         """The operator gets a copy of the record, which is kept on return."""
         assert self.node.keeps is not None
         apply, new_record, copied = self.operator.apply, self.node.keeps, self._copy
-        records, changed, emitted = self.state.records, self.state.changed, list(outputs.values())
-        for event, key, record in zip(events, keys, map(records.get, keys), strict=True):
-            mark = [*map(len, emitted)]
+        records, changed = self.state.records, self.state.changed
+
+        def one(place: int, event: Any) -> None:
+            key = collector.key = keys[place]
+            record = records.get(key)
             mine = new_record() if record is None else copied(record)
-            collector.key = key
-            try:
-                apply(event, mine, collector)
-            except Exception:
-                self._undo(emitted, mark)
-                collector.forget_wishes()
-                continue
+            if apply(event, mine, collector) is not None:
+                raise TypeError(RETURNED)
             records[key] = mine
             changed.add(key)
-            self.delivered += [*map(len, emitted)] != mark
             if collector.asked:
                 self._settle(collector)
+
+        self._each(events, outputs, one, collector.forget_wishes)
 
     def fire(self, clock: TimerClock, now: datetime) -> Outputs:
         """Call `on_timer` for every timer of that clock that is due."""
@@ -276,6 +328,9 @@ class KeyedStep(Step):
                 raise applying_failed(self, f"the timer of {key!r} at {at.isoformat()}", error) from error
             if collector.asked:
                 self._settle(collector)
+        if self._tracked:
+            for out in outputs.values():
+                cast(Tracked, out).came_from(UNTRACKED)
         return outputs
 
     def _settle(self, collector: KeyedCollector) -> None:
@@ -293,22 +348,6 @@ class KeyedStep(Step):
 
     def counters(self) -> dict[str, int]:
         return {**super().counters(), "keys": len(self.state)}
-
-
-class StageStep(Step):
-    """The last step before a sink: outputs become durable here, and visible when the driver commits them."""
-
-    takes_columns = True
-    staging: Staging
-
-    def set_up(self) -> None:
-        """The staging is all it needs."""
-
-    def process(self, events: Given) -> Outputs:
-        self.staging.add(events)
-        self.processed += len(events)
-        self.delivered += len(events)
-        return {}
 
 
 def _counter(outputs: dict[str, Events]) -> Callable[[], int]:
@@ -350,6 +389,12 @@ def _own_copy(node: Node) -> Any:
             f"{node.id} cannot be copied, but every instance needs an object of its own: {type(error).__name__}: {error}",
             f"open connections and the like in setup_instance of {node.title}, not in its constructor",
         ) from error
+
+
+def told(error: BaseException) -> str:
+    """An error as a dead letter tells of it."""
+    text = str(error) if isinstance(error, EventFailed) else f"{type(error).__name__}: {error}"
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
 
 
 def applying_failed(step: Step, event: Any, error: BaseException) -> StreamworkError:

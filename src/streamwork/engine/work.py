@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from streamwork.delivery import Replay
+from streamwork.engine.tracked import lane_of
 from streamwork.state import FileRef
 
 
@@ -21,4 +25,17 @@ class Work(msgspec.Struct, frozen=True):
     watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
     ticks: tuple[int, ...] = ()
     chain: int = 0  # which chain of the layout
+    replays: tuple[Replay, ...] = ()  # events that come again, or out of the inbox
+    lanes: dict[str, int] = {}  # under acknowledging: source/partition -> its lane; lane 0 is that of the replays
+    retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
+
+    def event_ids(self) -> Callable[[int], str]:
+        """The name of the event of a root."""
+        names = {lane: name for name, lane in self.lanes.items()}
+
+        def name(root: int) -> str:
+            lane, number = lane_of(root)
+            return self.retried[number] if lane == 0 else f"{names[lane]}/{self.epoch}-{number}"
+
+        return name

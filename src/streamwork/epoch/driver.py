@@ -45,6 +45,7 @@ from streamwork.epoch.compactor import Background, Compactor, at_once
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import NoHistory, Recorder
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
+from streamwork.epoch.position import furthest
 from streamwork.epoch.recovery import Chains, Recovery
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
@@ -52,6 +53,7 @@ from streamwork.epoch.slices import CLOCK, ends, ranges, skips, starts, timed_pa
 from streamwork.epoch.steps import Listener, Step
 from streamwork.epoch.stopwatch import Stopwatch
 from streamwork.epoch.store import Store
+from streamwork.epoch.undone import Undone
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Layout, Settings
 from streamwork.state import StateFiles
@@ -110,6 +112,7 @@ class Driver:
         accept_divergence: bool = False,
         background: Background = at_once,
         overlap: bool | None = None,
+        change_semantics: bool = False,
     ) -> None:
         """`depth` is how many epochs may be under way at a time; `background` is where snapshots are made. With `overlap` an
         epoch is computed while the sinks commit the one before it; None: where the host can.
@@ -126,13 +129,17 @@ class Driver:
         self._listener = listener
         self._take_over = take_over
         self._sinks = Sinks(graph, store)
-        self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence)
+        self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence, change_semantics)
+        self._undone = Undone(graph, self._layout, settings, store, self._new_stem)
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
         self._watch = Stopwatch(clock, history or NoHistory())
         self._limited = False
-        self._overlap = (host.overlaps if overlap is None else overlap) and not graph.polled
-        self._depth = 1 if graph.polled else depth  # what is polled may come to nothing, so nothing is built on it yet
+        # What is polled may come to nothing, and what comes again is known when an epoch is done: nothing is built on it before.
+        in_turn = bool(graph.polled) or graph.promise.acknowledges
+        self._overlap = (host.overlaps if overlap is None else overlap) and not in_turn
+        self._depth = 1 if in_turn else depth
+        self._lost: Position = {}  # under at-most-once: as far as epochs that came to nothing were planned
         self._skipped: Position = {}
         self._under_way: deque[Plan] = deque()
         self._tip: Manifest  # what the next epoch builds on: `at`, or its child that is prepared
@@ -163,6 +170,9 @@ class Driver:
         found = self._recovery.finish(choice, self.fence, lambda step, m: self._tell(step, m.epoch))  # 6, 7, 8
         self.at, self._chains, self._route = found.at, found.chains, found.route
         self._tip = self.at
+        self._undone.resume(self.at)
+        if self.graph.promise.at_most_once:
+            self._lost = self._recovery.planned_beyond(self.at)
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._tell(Step.PRUNE, self.at.epoch)
         if found.rolled_forward:
@@ -227,7 +237,13 @@ class Driver:
             self._submit(plan)
 
     def _abandon(self, plan: Plan, last: bool) -> Manifest | None:
-        """Instead of 4: the epoch comes to nothing, and so does what was built on it. The next starts from the same parent."""
+        """Instead of 4: the epoch comes to nothing, and so does what was built on it. The next starts from the same parent; under
+        at-most-once behind it, since some of it may have been written.
+        """
+        for spent in (plan, *self._under_way):
+            if self.graph.promise.at_most_once:
+                self._lost = furthest(self._lost, spent.end)
+            self._sinks.withdraw(spent.epoch)
         self._under_way.clear()
         self._watch.abandoned(plan)
         self._tell(Step.ABANDON, plan.epoch)
@@ -237,13 +253,14 @@ class Driver:
         """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
         before = self._under_way[-1] if self._under_way else None
         at, parent = (before.end, before.epoch) if before else (self._tip.positions, self._tip.epoch)
+        at = furthest(at, self._lost)
         if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
             return self._write_plan(parent, leg.start, leg.end, leg.ticks)
         start = starts(self.graph, at, self._skipped)
-        end = self._route.capped(start, ends(self.graph, start))
+        end = self._route.capped(start, {**ends(self.graph, start), **self._undone.end(start)})
         tick = round(self._clock.now() * 1_000_000)
         woken = self.graph.timed and self._next_tick is not None and tick >= self._next_tick
-        if end == start and not woken and not self.graph.polled:
+        if end == start and not woken and not self.graph.polled and not self._undone.is_due(tick):
             return None
         ticks = (max(tick, start.get(CLOCK, 0) + 1),) if self.graph.timed else ()
         end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
@@ -264,10 +281,14 @@ class Driver:
             except FileExistsError:
                 continue
             self._watch.lap(plan.epoch, Step.PLAN)
+            if self.graph.promise.at_most_once:  # whoever took the job before this plan was there does not know of it
+                self.fences.check(self.fence)
             return plan
 
     def _submit(self, plan: Plan) -> None:
         """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
+        brought = self._undone.begin(plan, round(self._clock.now() * 1_000_000))
+        retried = tuple(one.id for one in brought.again)
         works = [
             Work(
                 chain=number,
@@ -281,6 +302,9 @@ class Driver:
                 watermarks=timed_partitions(self.graph, chain.nodes, instance, self._tip.watermarks),
                 ticks=plan.ticks,
                 states={name: stored[str(instance)] for name, stored in self._chains.items() if name in chain.nodes},
+                replays=brought.share(chain.nodes, instance),
+                lanes=brought.lanes,
+                retried=retried,
                 memory=self._settings.state_memory // max(1, sum(n.parallelism for n in self.graph.stateful)),
             )
             for number, chain in enumerate(self._layout.chains)
@@ -308,6 +332,8 @@ class Driver:
             if not (trouble := disagreement(self._layout, reports)):
                 self._watch.lap(plan.epoch, Step.COMPUTE)
                 return reports
+            if self.graph.promise.at_most_once:  # some of it may have been written
+                raise Abandoned(plan.epoch)
             self._under_way.clear()  # what was built on it is computed again, too
             self._submit(plan)
             self._under_way.pop()
@@ -319,6 +345,11 @@ class Driver:
 
     def _prepare(self, plan: Plan, reports: Sequence[Report]) -> Manifest:
         """4. From here on the epoch is never abandoned, only rolled forward."""
+        settled = self._undone.settle(plan, reports, round(self._clock.now() * 1_000_000))
+        counters = {node.id: reported.counters(node.id, reports) for node in self.graph.nodes}
+        for name, count in settled.given_up.items():  # they do not come again
+            counters[name]["failed"] -= count
+            counters[name]["dead_letters"] += count
         manifest = Manifest(
             epoch=plan.epoch,
             parent=self.at.epoch,
@@ -332,9 +363,13 @@ class Driver:
             sinks={
                 node.id: SinkPart(reported.staged(node.id, reports), first=node.id not in self.at.sinks)
                 for node in self.graph.sinks
+                if self.graph.stages(node)
             },
-            counters={node.id: reported.counters(node.id, reports) for node in self.graph.nodes},
+            counters=counters,
             fingerprint=self.graph.fingerprint,
+            failed=settled.failed,
+            taken=settled.taken,
+            letters=settled.letters,
             watermarks={
                 **self.at.watermarks,
                 **{f"{r.component}/{part}": at for r in reports for part, at in r.watermarks.items()},
@@ -348,7 +383,8 @@ class Driver:
         return manifest
 
     def _commit(self, manifest: Manifest) -> None:
-        """5. Offer the staged outputs to every sink; the ledger decides."""
+        """5. Keep the dead letters; offer the staged outputs to every sink: the ledger decides."""
+        self._undone.commit(manifest)
         for name in self._sinks.ids:
             self._sinks.offer(name, manifest, self.at, self._deterministic)
             self._tell(Step.COMMIT, manifest.epoch)
@@ -357,6 +393,7 @@ class Driver:
     def _complete(self, manifest: Manifest) -> None:
         """6. The same bytes under the final name."""
         self._store.write_completed(manifest)
+        self._undone.completed(manifest)
         self.at = manifest
         self._line.insert(0, manifest)
         if self._route.done(manifest.positions):
@@ -378,6 +415,7 @@ class Driver:
         self._store.discard_files({path for manifest in gone for path in manifest.files if path not in named})
         if gone:
             self._store.remove_plans(below=keep[-1].epoch)
+            self._store.remove_claims(below=keep[-1].epoch)
         if self.at.epoch >= self._tidied + TIDY_EVERY and not self._compactor.busy:
             self._tidied = self.at.epoch
             self._store.clean_up(self.fence, named, done=self.at.epoch)
@@ -397,6 +435,10 @@ class Driver:
     def dead_letters(self) -> int:
         """Rows that sinks refused for good in this life of the job, and that were set aside or dropped."""
         return self._sinks.dead_letters
+
+    def unsettled(self) -> bool:
+        """True if events wait for another attempt, or to be acknowledged."""
+        return bool(self._undone.waiting)
 
     def finished(self) -> bool:
         """True if no input will ever come again."""

@@ -30,6 +30,7 @@ import msgspec
 
 from streamwork.epoch.manifest import to_bytes, whole
 from streamwork.errors import Refused
+from streamwork.job.semantics import EXACTLY_ONCE, Promise
 from streamwork.world import Clock, Disk, Processes, ProcessId
 
 POLL_SECONDS = 0.1
@@ -53,6 +54,8 @@ class Start(msgspec.Struct, frozen=True):
     fence: int
     epoch: int
     sha256: str
+    semantics: str = "exactly-once"  # of the job from here on
+    tracking: str = ""
     seal: str = ""
 
 
@@ -214,10 +217,17 @@ class Fences:
 
     # ---- what each start began with -------------------------------------------------------------------------------
 
-    def write_start(self, epoch: int, sha256: str) -> None:
+    def write_start(self, epoch: int, sha256: str, promise: Promise = EXACTLY_ONCE) -> None:
         """Recovery is finished: from here on, manifests of lower fences beyond `epoch` count for nothing."""
         assert self.mine is not None, "claim comes first"
-        self._disk.create(self._path(self.mine.fence, START), to_bytes(Start(self.mine.fence, epoch, sha256)))
+        tracking = "" if promise.tracking is None else promise.tracking.value
+        start = Start(self.mine.fence, epoch, sha256, promise.semantics.value, tracking)
+        self._disk.create(self._path(self.mine.fence, START), to_bytes(start))
+
+    def promise(self) -> Promise | None:
+        """What the last start promised; None if there was none."""
+        starts = self.starts()
+        return Promise.of(last.semantics, last.tracking or None) if starts and (last := starts[max(starts)]) else None
 
     def starts(self) -> dict[int, Start]:
         """Fence -> what it started from. One that cannot be read is refused: guessing could bring dead manifests back."""

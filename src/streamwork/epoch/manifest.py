@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from typing import Any
 
 import msgspec
 
@@ -50,7 +49,9 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     counters: dict[str, dict[str, int]]  # component -> what it counted in this epoch
     fingerprint: str
     watermarks: dict[str, int] = {}
-    failed: tuple[Any, ...] = ()
+    failed: tuple[FileRef, ...] = ()  # under acknowledging: the events that are not done, with their attempts
+    taken: tuple[str, ...] = ()  # files of the inbox that are not needed any more
+    letters: dict[str, dict[str, FileRef]] = {}  # component -> by whom -> its dead letters
     seal: str = ""
 
     @property
@@ -69,6 +70,8 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
         """Every file that it names, by path."""
         named = [ref for instances in self.components.values() for chain in instances.values() for ref in chain]
         named += [ref for sink in self.sinks.values() for ref in sink.staged.values()]
+        named += [ref for letters in self.letters.values() for ref in letters.values()]
+        named += self.failed
         return {ref.path: ref for ref in named}
 
     def to_bytes(self) -> bytes:

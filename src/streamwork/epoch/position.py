@@ -17,6 +17,11 @@ def reaches(a: Position, b: Position) -> bool:
     return all(a.get(name, 0) >= offset for name, offset in b.items())
 
 
+def furthest(a: Position, b: Position) -> Position:
+    """As far as either has come in each component."""
+    return {**b, **{name: max(offset, b.get(name, 0)) for name, offset in a.items()}}
+
+
 def beyond(a: Position, b: Position) -> bool:
     """True if `a` reaches `b` and is not the same."""
     return reaches(a, b) and not reaches(b, a)

@@ -25,21 +25,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from streamwork.components import Position
+from streamwork.delivery import INBOX, DeadLetters
 from streamwork.engine.instance import row_format
 from streamwork.epoch.catch_up import Route, route
 from streamwork.epoch.choice import Choice, Shelf, choose, none_good
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.manifest import Manifest, Plan
-from streamwork.epoch.position import reaches, same
-from streamwork.epoch.rejected import dead_letters_of
+from streamwork.epoch.position import furthest, reaches, same
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import CLOCK
 from streamwork.epoch.steps import Step
 from streamwork.epoch.store import Identity, Store, Stored
+from streamwork.epoch.undone import keep_letters
 from streamwork.epoch.verify import Verifier
 from streamwork.errors import Refused
 from streamwork.job import Graph
+from streamwork.job.semantics import Promise
 from streamwork.state import FileRef, StateFiles
 from streamwork.state.files import misfitting_schema
 
@@ -61,13 +63,25 @@ class Recovered:
 class Recovery:
     """The parts of a start that concern what is stored. The driver calls them in the order of the steps above."""
 
-    def __init__(self, graph: Graph, store: Store, fences: Fences, sinks: Sinks, accept_divergence: bool) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        store: Store,
+        fences: Fences,
+        sinks: Sinks,
+        accept_divergence: bool,
+        change_semantics: bool = False,
+    ) -> None:
         self._graph = graph
         self._store = store
         self._fences = fences
         self._sinks = sinks
         self._accept_divergence = accept_divergence
+        self._change_semantics = change_semantics
         self._verifier = Verifier(store)
+        self._outdated: dict[
+            str, Position
+        ] = {}  # sinks whose rows date from before the job stopped committing, and where they are
 
     def look(self, identity: Identity) -> None:
         """1. Refuse a job that cannot go on from what is stored."""
@@ -77,14 +91,22 @@ class Recovery:
             raise none_good([*shelf.unreadable, *((m.epoch, shelf.problem(m)) for m in shelf.newest_first)])
         check_fit(self._store, self._graph, found, self._chains(found), identity.groups)
         check_sources(self._graph, self._store.sources())
+        before = self._fences.promise()
+        if before is not None and before != self._graph.promise and not self._change_semantics:
+            raise _changed(before, self._graph.promise)
 
     def read(self, identity: Identity, fence: int) -> Choice:
         """5. What to build on."""
         self._store.settle()
         self._verifier = Verifier(self._store)  # look again: much may have happened while we waited
         self._known = self._shelf(identity)
-        self._ledgers = self._sinks.ledgers(identity.uid)
+        before = self._fences.promise() or self._graph.promise
+        # Where the last driver did not commit, no ledger says anything of what it did.
+        self._ledgers = self._sinks.ledgers(identity.uid) if before.exactly_once else {}
         found = choose(self._known, self._ledgers, self._not_replayable)
+        if not before.exactly_once and self._graph.promise.exactly_once:
+            rows = self._sinks.ledgers(identity.uid).items()
+            self._outdated = {name: row.position for name, row in rows if row is not None and row.position is not None}
         self._fences.check(fence)
         check_fit(self._store, self._graph, found.at, self._chains(found.at), identity.groups)
         return found
@@ -99,13 +121,18 @@ class Recovery:
         for name in choice.rebases:
             self._sinks.rebase(name, choice.at)
             tell(Step.REBASE, choice.at)
+        for name, position in self._outdated.items():
+            self._sinks.rebase(name, choice.at, position)
+            tell(Step.REBASE, choice.at)
+        if not choice.completed:
+            keep_letters(DeadLetters(self._store.disk, self._store.folder), choice.at)
         torn = choice.at.epoch in {s.epoch for s in self._stored if s.completed and s.problem}
         if torn:
             self._store.mend_completed(fence, choice.at)
         elif not choice.completed or choice.at.epoch not in self._store.completed():
             self._store.write_completed(choice.at)
             tell(Step.COMPLETE, choice.at)
-        self._fences.write_start(choice.at.epoch, choice.at.sha256)
+        self._fences.write_start(choice.at.epoch, choice.at.sha256, self._graph.promise)
         tell(Step.READY, choice.at)
         way = route(choice.at, [position for _, position in choice.ahead], self._plans()) if choice.ahead else Route()
         line = self._known.line(choice.at)
@@ -123,8 +150,8 @@ class Recovery:
                 continue
             if stored.manifest is None or stored.manifest.sha256 not in in_line:
                 self._store.quarantine_epoch(fence, stored.epoch)
-                for sink in self._not_reached(stored.manifest):  # whatever takes its place finds the same rows again
-                    self._store.quarantine(fence, dead_letters_of(sink, stored.epoch))
+                for name in self._lettered(stored.manifest):  # whatever takes its place finds the same letters again
+                    self._store.quarantine(fence, DeadLetters.path(name, stored.epoch))
                 for path in stored.manifest.files if stored.manifest is not None else ():
                     if path not in named:
                         self._store.quarantine(fence, path)
@@ -139,11 +166,24 @@ class Recovery:
         self._fences.forget(below=min(manifest.fence for manifest in keep))
         return keep
 
-    def _not_reached(self, manifest: Manifest | None) -> list[str]:
-        """The sinks that a manifest was never committed to."""
+    def _lettered(self, manifest: Manifest | None) -> list[str]:
+        """Whose dead letters a manifest may have left that nobody builds on: the components that it names, and the sinks that it
+        was never committed to.
+        """
         rows = self._ledgers.items()
         at = {} if manifest is None else manifest.positions
-        return [name for name, row in rows if row is None or row.position is None or not reaches(row.position, at)]
+        sinks = [name for name, row in rows if row is None or row.position is None or not reaches(row.position, at)]
+        return [*sinks, *(() if manifest is None else manifest.letters)]
+
+    def planned_beyond(self, at: Manifest) -> Position:
+        """How far epochs behind `at` were planned, whatever came of them. A plan that cannot be read is refused: what it planned
+        may have been written.
+        """
+        found: Position = {}
+        for number in self._store.plans():
+            if number > at.epoch:
+                found = furthest(found, self._store.plan(number).end)
+        return found
 
     # ---- what is known --------------------------------------------------------------------------------------------
 
@@ -203,6 +243,14 @@ class Recovery:
         return tuple(lines)
 
 
+def _changed(before: Promise, now: Promise) -> Refused:
+    return Refused(
+        "SW-SEMANTICS-CHANGED",
+        f"this job ran {before} until now, and is to run {now}: what its targets hold was written under the old promise",
+        f"if that is meant, start once with --change-semantics; else run it with --semantics {before.semantics.value}",
+    )
+
+
 def _of_this_job(stored: Stored, identity: Identity) -> Stored:
     if stored.manifest is not None and stored.manifest.uid != identity.uid:
         return replace(stored, manifest=None, problem=f"it belongs to another job (uid {stored.manifest.uid})")
@@ -214,7 +262,7 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, chains: Chains, gr
     sources = {node.id for node in graph.sources}
     for name in manifest.positions:
         source = name.partition("/")[0]
-        if name != CLOCK and source not in sources:
+        if name not in (CLOCK, INBOX) and source not in sources:
             raise Refused(
                 "SW-SOURCE-ORPHAN",
                 f"checkpoint {manifest.epoch} is at {manifest.positions[name]:,} in source {source!r}, which the job does "

@@ -23,8 +23,9 @@ def events(graph: Graph, reports: Sequence[Report]) -> int:
 def polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> Position:
     """Of sources that people wrote, the position is the count of events read, by instance."""
     polled = {node.id for node in graph.polled}
-    names = {f"{r.component}/{r.instance}": r.counters["processed"] for r in reports if r.component in polled}
-    return {name: at.get(name, 0) + count for name, count in names.items()}
+    mine = [report for report in reports if report.component in polled]
+    read = {f"{r.component}/{r.instance}": r.counters["processed"] - r.counters["replayed"] for r in mine}
+    return {name: at.get(name, 0) + count for name, count in read.items()}
 
 
 def counters(component: str, reports: Sequence[Report]) -> dict[str, int]:
@@ -33,6 +34,14 @@ def counters(component: str, reports: Sequence[Report]) -> dict[str, int]:
         if report.component == component:
             total.update(report.counters)
     return dict(total)
+
+
+def letters(reports: Sequence[Report]) -> dict[str, dict[str, FileRef]]:
+    found: dict[str, dict[str, FileRef]] = {}
+    for report in reports:
+        if report.letters is not None:
+            found.setdefault(report.component, {})[str(report.instance)] = report.letters
+    return found
 
 
 def staged(sink: str, reports: Sequence[Report]) -> dict[str, FileRef]:

@@ -27,6 +27,6 @@ def kept(line: Sequence[Manifest], retain: int, pinned: int | None = None) -> li
 
 
 def vital(manifest: Manifest) -> set[str]:
-    """The state files without any one of which the manifest cannot be built on."""
+    """The files without any one of which the manifest cannot be built on."""
     chains = [chain for instances in manifest.components.values() for chain in instances.values()]
-    return {path for chain in chains for path in essential(chain)}
+    return {path for chain in chains for path in essential(chain)} | {ref.path for ref in manifest.failed}

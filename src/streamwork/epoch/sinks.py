@@ -7,14 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamwork.components import LedgerEntry, LedgerRow, Observer, Sink
+from streamwork.components import LedgerEntry, LedgerRow, Observer, Position, Sink
 from streamwork.components.sink import RowsRejected
+from streamwork.delivery import DeadLetters, Letter
+from streamwork.delivery.letters import letter_id
+from streamwork.delivery.text import to_text
 from streamwork.engine.staging import read_staged
 from streamwork.epoch.manifest import Manifest
-from streamwork.epoch.rejected import keep_dead_letters, sift
+from streamwork.epoch.rejected import sift
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed
 from streamwork.job import Graph, Node
+from streamwork.job.semantics import Isolation
 
 
 class Sinks:
@@ -23,6 +27,8 @@ class Sinks:
         self._store = store
         self._nodes: Mapping[str, Node] = {n.id: n for n in graph.sinks if isinstance(n.component, Sink)}
         self._sinks: Mapping[str, Sink[Any]] = {name: node.component for name, node in self._nodes.items()}
+        self._ledgered = {name: sink for name, sink in self._sinks.items() if sink.kind.keeps_ledger}
+        self._previewed = [name for name, n in self._nodes.items() if n.isolation is Isolation.READ_UNCOMMITTED]
         self._observers = {n.id: n.component for n in graph.sinks if isinstance(n.component, Observer)}
         self._uid = ""
         self._fence = 0
@@ -31,7 +37,8 @@ class Sinks:
 
     @property
     def ids(self) -> list[str]:
-        return list(self._sinks)
+        """The sinks that checkpoints are committed to; under other semantics than exactly-once the instances write."""
+        return list(self._sinks) if self._graph.promise.exactly_once else []
 
     def open(self) -> None:
         for name, node in self._nodes.items():
@@ -39,12 +46,12 @@ class Sinks:
             self._sinks[name].open(node.takes)
 
     def ledgers(self, uid: str) -> dict[str, LedgerRow | None]:
-        return {name: sink.ledger(uid, name) for name, sink in self._sinks.items()}
+        return {name: sink.ledger(uid, name) for name, sink in self._ledgered.items()}
 
     def register(self, uid: str, fence: int, tell: Callable[[str], None]) -> None:
-        """Write the fence into every sink: from here on no older driver gets anything in."""
+        """Write the fence into every sink that keeps one: from here on no older driver gets anything committed."""
         self._uid, self._fence = uid, fence
-        for name, sink in self._sinks.items():
+        for name, sink in self._ledgered.items():
             sink.register(uid, name, fence)
             tell(name)
 
@@ -76,17 +83,18 @@ class Sinks:
         except RowsRejected as rejected:
             sink.commit(entry, iter(self._without_rejected(name, manifest, rejected)))
 
-    def rebase(self, name: str, manifest: Manifest) -> None:
-        """The sink has every row up to this manifest, from one that cannot be used: let its row name this one."""
-        at = manifest.positions
+    def rebase(self, name: str, manifest: Manifest, start: Position | None = None) -> None:
+        """The sink has every row up to this manifest, from one that cannot be used: let its row name this one. `start` is where
+        its row is, if that is elsewhere.
+        """
         self._sinks[name].commit(
             LedgerEntry(
                 uid=self._uid,
                 sink=name,
                 fence=self._fence,
                 epoch=manifest.epoch,
-                start=at,
-                end=at,
+                start=manifest.positions if start is None else start,
+                end=manifest.positions,
                 parent_sha256=manifest.parent_sha256,
                 manifest_sha256=manifest.sha256,
                 deterministic=True,
@@ -94,6 +102,11 @@ class Sinks:
             ),
             iter(()),
         )
+
+    def withdraw(self, epoch: int) -> None:
+        """An epoch came to nothing: nobody shall see what it showed."""
+        for name in self._previewed:
+            self._sinks[name].withdraw(self._uid, name, epoch)
 
     def observe(self, manifest: Manifest) -> None:
         for name, observer in self._observers.items():
@@ -111,7 +124,9 @@ class Sinks:
     def _without_rejected(self, name: str, manifest: Manifest, rejected: RowsRejected) -> list[pa.RecordBatch]:
         """Set the rows aside that are to blame, if the sink's `on_error` allows it."""
         on_error = self._nodes[name].on_error
-        accepted, refused = sift(list(self.staged(manifest, name)), self._sinks[name].rejects)
+        takes = self._nodes[name].takes
+        assert takes is not None
+        accepted, refused = sift(list(self.staged(manifest, name)), self._sinks[name].rejects, takes)
         if on_error == "fail" or not refused:
             row = f"row {refused[0][0]}" if refused else "a row that could not be told from the others"
             raise JobFailed(
@@ -122,5 +137,11 @@ class Sinks:
             ) from rejected
         self.dead_letters += len(refused)
         if on_error == "dead-letter":
-            keep_dead_letters(self._store.disk, self._store.folder, name, manifest.epoch, refused)
+            letters = [
+                Letter(
+                    letter_id(name, manifest.epoch, "refused", i), name, 0, manifest.epoch, why, 1, name, to_text(row)
+                )
+                for i, (row, why) in enumerate(refused)
+            ]
+            DeadLetters(self._store.disk, self._store.folder).keep(name, manifest.epoch, letters)
         return accepted

@@ -179,6 +179,12 @@ class Store:
             if epoch < below:
                 self.disk.discard(self._path(epoch, PLAN))
 
+    def remove_claims(self, below: int) -> None:
+        """After the plans: an attempt that finds its plan gone does not write, whatever it claims."""
+        for name in self.disk.names(self.folder / "claims"):
+            if int(name.partition("-")[0]) < below:
+                self.disk.discard(self.folder / "claims" / name)
+
     def quarantine(self, fence: int, path: str) -> bool:
         """Set a file aside that a start cannot use. Its path is below the job's folder; False if it is gone."""
         target = self.folder / QUARANTINE / str(fence) / path
@@ -227,9 +233,9 @@ class Store:
 
     def _folders(self) -> list[Path]:
         """Every folder of state files and outputs, and those above them."""
-        outputs, state = self.folder / "outputs", self.folder / "state"
+        outputs, state, waiting = self.folder / "outputs", self.folder / "state", self.folder / "inbox" / "waiting"
         components = [state / component for component in self.disk.names(state)]
-        found = [outputs, *(outputs / sink for sink in self.disk.names(outputs)), state, *components]
+        found = [waiting, outputs, *(outputs / sink for sink in self.disk.names(outputs)), state, *components]
         return found + [folder / instance for folder in components for instance in self.disk.names(folder)]
 
     # ---- sources --------------------------------------------------------------------------------------------------

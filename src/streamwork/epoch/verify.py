@@ -40,7 +40,7 @@ class Verifier:
             for chain in instances.values():
                 if self.sound_chain(chain) is None:
                     return next(what for what in map(self._state, chain) if what)
-        return ""
+        return next((what for what in map(self._staged, manifest.failed) if what), "")
 
     def staged_problem(self, manifest: Manifest, sink: str) -> str:
         """Why a sink cannot be given what a manifest staged for it; empty if it can."""
@@ -52,6 +52,7 @@ class Verifier:
         """Everything that is wrong with the files of a manifest."""
         state = [ref for instances in manifest.components.values() for chain in instances.values() for ref in chain]
         staged = [ref for part in manifest.sinks.values() for ref in part.staged.values()]
+        staged += [*manifest.failed, *(ref for letters in manifest.letters.values() for ref in letters.values())]
         looked = [(ref.path, self._state(ref)) for ref in state] + [(ref.path, self._staged(ref)) for ref in staged]
         return [Problem(path, what) for path, what in looked if what]
 

@@ -37,6 +37,7 @@ from streamwork.hosts.spark_rows import ROW_SCHEMA, places
 from streamwork.hosts.spark_tables import SparkTables
 from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, pass_through, task
 from streamwork.job import Graph, Layout
+from streamwork.job.semantics import Isolation
 from streamwork.world import Clock, RealClock
 
 ROWS_PER_BATCH = 16_384
@@ -192,9 +193,10 @@ class SparkEpochs:
 
 
 def _for_workers(layout: Layout) -> Layout:
-    """Workers only stage what sinks will get; a sink, with its connections, stays on the driver."""
+    """Where outputs are staged, a sink stays on the driver, with its connections; unless it shows previews."""
     graph = layout.graph
-    nodes = tuple(replace(n, component=None) if n in graph.sinks else n for n in graph.nodes)
+    stays = {n.id for n in graph.sinks if graph.stages(n) and n.isolation is Isolation.READ_COMMITTED}
+    nodes = tuple(replace(n, component=None) if n.id in stays else n for n in graph.nodes)
     return Layout(replace(graph, nodes=nodes), layout.groups, layout.edges)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import Event, Grouping, Key, OffsetSource, Record, Source, StatefulSource
+from streamwork.components import Event, Grouping, Key, OffsetSource, Record, Sink, Source, StatefulSource
 from streamwork.components.collector import MAIN
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
+from streamwork.job.semantics import EXACTLY_ONCE, Isolation, Promise, check_operator, check_sink, check_source
 
 
 class NodeKind(Enum):
@@ -52,6 +53,7 @@ class Node:
     grouping: Grouping | None = None  # None: by key if there is one, else wherever the events are
     parallelism: int = 1
     on_error: str = "fail"
+    isolation: Isolation = Isolation.READ_COMMITTED  # of a sink
     time: str | None = None  # of a source: the field that says when an event happened
 
     def __post_init__(self) -> None:
@@ -117,9 +119,17 @@ class Graph:
 
     job: str
     nodes: tuple[Node, ...]
+    promise: Promise = EXACTLY_ONCE
 
     def __post_init__(self) -> None:
         check_name(self.job, "job name")
+        for node in self.nodes:
+            if node.kind is NodeKind.SOURCE:
+                check_source(self.promise, node.id, node.component)
+            elif node.kind is NodeKind.SINK:
+                check_sink(self.promise, node.id, node.component, node.isolation)
+            else:
+                check_operator(self.promise, node.id, node.component)
         ids = [node.id for node in self.nodes]
         for node_id in ids:
             if ids.count(node_id) > 1:
@@ -163,6 +173,10 @@ class Graph:
     @property
     def sinks(self) -> tuple[Node, ...]:
         return self.of_kind(NodeKind.SINK)
+
+    def stages(self, node: Node) -> bool:
+        """True if what goes to this sink is staged, and seen when its checkpoint is done; else it is written at once."""
+        return self.promise.exactly_once or not isinstance(node.component, Sink)
 
     @property
     def stateful(self) -> tuple[Node, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from streamwork.components import (
@@ -26,13 +27,14 @@ from streamwork.components.collector import MAIN
 from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
 from streamwork.components.operator import check_batches
-from streamwork.components.source import OnError, check_on_error
+from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
 from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
+from streamwork.job.semantics import Promise, check_on_error, known_isolation
 from streamwork.job.settings import Settings
 from streamwork.job.size import size
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
@@ -58,6 +60,10 @@ class Job:
         lease: str | float = "10s",
         state_memory: str | int = "1GB",
         restart: Backoff | None = Backoff(),  # noqa: B008 (a frozen value)
+        tracking: str | None = None,
+        max_attempts: int = 3,
+        retry_after: str | float = "1s",
+        ack_timeout: str | float = "30s",
     ) -> None:
         self.name = check_name(name, "job name")
         self.settings = Settings(
@@ -69,6 +75,10 @@ class Job:
             lease=seconds(lease),
             state_memory=size(state_memory),
             restart=restart,
+            tracking=tracking,
+            max_attempts=max_attempts,
+            retry_after=seconds(retry_after),
+            ack_timeout=seconds(ack_timeout),
         )
         self._nodes: dict[str, Node] = {}
 
@@ -82,12 +92,6 @@ class Job:
         """Begin a stream. `time` names the field that says when an event happened; event-time timers follow it."""
         if not isinstance(source, OffsetSource | Source | StatefulSource):
             raise _not_a("source", source, "JsonLines, ListSource or another source")
-        if not isinstance(source, OffsetSource) and not source.replayable:
-            raise WrongUse(
-                "SW-JOB-SEMANTICS",
-                f"source {id!r} cannot give the same events again, so {self.settings.semantics} cannot hold",
-                "make it a StatefulSource whose state alone decides what comes next, and say so: replayable = True",
-            )
         return self._add(
             Node(
                 id,
@@ -100,9 +104,10 @@ class Job:
             )
         )
 
-    def graph(self) -> Graph:
-        """The frozen, validated graph."""
-        return Graph(self.name, tuple(self._nodes.values()))
+    def graph(self, settings: Settings | None = None) -> Graph:
+        """The frozen, validated graph, with these settings or the job's own. Refuses semantics that cannot hold."""
+        promise = (settings or self.settings).promise
+        return Graph(self.name, tuple(_resolved(node, promise) for node in self._nodes.values()), promise)
 
     def describe(self) -> str:
         """The job as text, one line per component."""
@@ -162,12 +167,12 @@ class Stream:
         id: str | None = None,  # noqa: A002 (the word users know)
         grouping: Grouping | None = None,
         parallelism: int | None = None,
-        on_error: OnError = "fail",
+        on_error: OnError | None = None,
     ) -> Stream:
         """Put an operator behind this stream. What keeps state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
 
-        `on_error` says what becomes of an event that the operator raises on: "fail" stops the job, "drop" leaves it out as if
-        it had never been applied, and counts it.
+        `on_error` says what becomes of an event that the operator raises on: "fail" stops the job; "drop" leaves it out as if
+        it had never been applied, and counts it; "dead-letter" also keeps it. The default follows the semantics.
         """
         name = type(operator).__name__
         check_on_error(on_error)
@@ -219,7 +224,7 @@ class Stream:
                 None if key is None else Key.of(self.event, key),
                 grouping,
                 self.job._parallelism(parallelism),
-                on_error,
+                on_error or "",
             )
         )
 
@@ -277,19 +282,32 @@ class Stream:
         """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
         return self.apply(MapWithState(function, self.event, state, _gives(function, to)), key=key, id=id)
 
-    def sink(self, sink: AnySink, id: str, on_error: str = "fail") -> Stream:  # noqa: A002
+    def sink(
+        self,
+        sink: AnySink,
+        id: str,  # noqa: A002
+        on_error: OnError | None = None,
+        isolation: str = "read-committed",
+    ) -> Stream:
         """End this stream in a sink. `on_error` says what becomes of a row that the sink refuses for good: the job fails, or
-        the row is a dead letter ("dead-letter"), or it is only counted ("drop").
+        the row is a dead letter ("dead-letter"), or it is only counted ("drop"). `isolation="read-uncommitted"` lets those
+        who want it see rows before they are committed (exactly-once; elsewhere rows are written at once).
         """
         if not isinstance(sink, Sink | Observer):
             raise _not_a("sink", sink, "SqliteSink or another Sink")
         before = {self.job._nodes[one.node].parallelism for one in self._inputs}
         parallelism = before.pop() if len(before) == 1 else 1
-        if on_error not in ("fail", "drop", "dead-letter"):
-            raise WrongUse(
-                "SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail", "drop" or "dead-letter"'
-            )
-        node = Node(id, NodeKind.SINK, sink, self._inputs, takes=self.event, parallelism=parallelism, on_error=on_error)
+        check_on_error(on_error)
+        node = Node(
+            id,
+            NodeKind.SINK,
+            sink,
+            self._inputs,
+            takes=self.event,
+            parallelism=parallelism,
+            on_error=on_error or "",
+            isolation=known_isolation(isolation),
+        )
         return self.job._add(node)
 
     def print(self) -> Stream:
@@ -304,6 +322,15 @@ class Stream:
             return given
         named = getattr(function, "__name__", "<lambda>")
         return self.job._free_id(f"{self.id}-{kind if named.startswith('<') or function is None else slug(named)}"[:60])
+
+
+def _resolved(node: Node, promise: Promise) -> Node:
+    """With what the semantics decide where the person has not. `print()` never stands in the way."""
+    if isinstance(node.component, Observer):
+        return replace(node, on_error="drop")
+    if node.kind is NodeKind.SOURCE:
+        return replace(node, component=node.component.with_on_error(promise.on_error))
+    return node if node.on_error else replace(node, on_error=promise.on_error)
 
 
 def _gives(function: Callable[..., Any], to: type[Event] | None) -> type[Event]:

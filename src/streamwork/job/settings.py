@@ -7,12 +7,17 @@ import msgspec
 from streamwork.components.keys import GROUPS
 from streamwork.errors import WrongUse
 from streamwork.job.backoff import Backoff
+from streamwork.job.semantics import Promise
 
 
 class Settings(msgspec.Struct, frozen=True):
     """Settings of a job, checked."""
 
     semantics: str = "exactly-once"
+    tracking: str | None = None  # of at-least-once: "checkpoint" (the default) or "acknowledge"
+    max_attempts: int = 3  # of an event that fails, under acknowledging; then it is a dead letter
+    retry_after: float = 1.0  # seconds until an event that failed comes again; each time twice as long
+    ack_timeout: float = 30.0  # seconds after which an event that nobody acknowledges has failed
     checkpoint_every: float = 1.0  # seconds: the shortest time between two checkpoints
     checkpoint_timeout: float | None = None  # seconds after which an epoch that is not prepared is abandoned
     parallelism: int = 1  # instances of every component
@@ -29,12 +34,12 @@ class Settings(msgspec.Struct, frozen=True):
             raise WrongUse(
                 "SW-JOB-SETTING", f"parallelism={self.parallelism!r}", f"use a whole number from 1 to {self.groups}"
             )
-        if self.semantics != "exactly-once":
-            raise WrongUse(
-                "SW-JOB-SEMANTICS",
-                f"semantics {self.semantics!r} is not available",
-                'leave it out, or write "exactly-once": the strongest one is the one that this version has',
-            )
+        _ = self.promise  # checks it
+        if not isinstance(self.max_attempts, int) or isinstance(self.max_attempts, bool) or self.max_attempts < 1:
+            raise WrongUse("SW-JOB-SETTING", f"max_attempts={self.max_attempts!r}", "use a whole number from 1 on")
+        for name, value in (("retry_after", self.retry_after), ("ack_timeout", self.ack_timeout)):
+            if value < 0:
+                raise WrongUse("SW-JOB-SETTING", f"{name}={value!r}", 'use a duration, such as "1s"')
         if not isinstance(self.retain, int) or isinstance(self.retain, bool) or self.retain < 1:
             raise WrongUse("SW-JOB-SETTING", f"retain={self.retain!r}", "use a whole number from 1 on")
         if self.state_memory <= 0:
@@ -45,3 +50,7 @@ class Settings(msgspec.Struct, frozen=True):
             raise WrongUse("SW-JOB-SETTING", f"lease={self.lease!r}", 'use a duration above zero, such as "10s"')
         if self.restart is not None and not isinstance(self.restart, Backoff):
             raise WrongUse("SW-JOB-SETTING", f"restart={self.restart!r}", "use Backoff(...), or None for no restarts")
+
+    @property
+    def promise(self) -> Promise:
+        return Promise.of(self.semantics, self.tracking)

@@ -183,7 +183,7 @@ def _chain(graph: Graph, folder: Path) -> Run:
     instance = Instance(Chain(graph), disk, work)
     gc.collect()
     started, started_cpu = time.perf_counter(), time.process_time()
-    instance.begin(work.epoch, "bench")
+    instance.begin(work, "bench")
     for _ in instance.read(work.ranges):
         pass
     read = time.perf_counter()

@@ -19,6 +19,7 @@ from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.job import Job, Layout
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
+from streamwork.job.semantics import Semantics, Tracking
 from streamwork.tools.demo import look, run_demo
 from streamwork.tools.dev import develop
 from streamwork.tools.doctor import Finding, examine
@@ -67,6 +68,17 @@ def cli() -> None:
     "--lease", metavar="DURATION", help="A driver without a sign of life for so long is dead  [default: the job's, 10s]"
 )
 @click.option(
+    "--semantics",
+    type=click.Choice([one.value for one in Semantics]),
+    help="What a failure may cost  [default: the job's, exactly-once]",
+)
+@click.option(
+    "--tracking",
+    type=click.Choice([one.value for one in Tracking]),
+    help="By what at-least-once knows that an event is done  [default: the job's, checkpoint]",
+)
+@click.option("--change-semantics", is_flag=True, help="Go on although the job ran with other semantics until now.")
+@click.option(
     "--accept-divergence",
     is_flag=True,
     help="Catch up although a sink may then have other rows than the state tells of.",
@@ -89,6 +101,9 @@ def run_command(
     retain: int | None,
     take_over: bool,
     lease: str | None,
+    semantics: str | None,
+    tracking: str | None,
+    change_semantics: bool,
     accept_divergence: bool,
     no_restart: bool,
     explain: bool,
@@ -111,6 +126,9 @@ def run_command(
         restart=not no_restart,
         take_over=take_over,
         accept_divergence=accept_divergence,
+        semantics=semantics,
+        tracking=tracking,
+        change_semantics=change_semantics,
         spark_log=spark_log,
         module_folder=loaded.path.parent,
     )

@@ -63,13 +63,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     restart: bool = True  # False: a failure ends the run, whatever the job says
     take_over: bool = False
     accept_divergence: bool = False
+    semantics: str | None = None
+    tracking: str | None = None
+    change_semantics: bool = False
     spark_log: bool = False
     module_folder: Path | None = None
 
     def settings(self, chosen: Settings) -> Settings:
         """What the job has chosen for itself, where it is not overridden here."""
-        asked = {"checkpoint_every": self.checkpoint_every, "retain": self.retain, "lease": self.lease}
+        names = ("checkpoint_every", "retain", "lease", "semantics", "tracking")
+        asked = {name: getattr(self, name) for name in names}
         changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if self.semantics is not None and self.tracking is None:
+            changes["tracking"] = None  # it belongs to the semantics that the job has chosen
         if not self.restart:
             changes["restart"] = None
         return msgspec.structs.replace(chosen, **changes)
@@ -170,7 +176,8 @@ class Lives:
         self.started: Started | None = None  # how the first of them started
         self.driver: Driver | None = None
         self._fences: Fences | None = None  # of the last one that got as far as to take the job
-        self._graph = everything(job.graph()) if options.mode is Mode.BATCH else job.graph()
+        graph = job.graph(self.settings)
+        self._graph = everything(graph) if options.mode is Mode.BATCH else graph
         self._host: Host | None = None  # while a driver runs
         self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
         self._options = options
@@ -215,6 +222,7 @@ class Lives:
             take_over=self._options.take_over and self.started is None,  # a restart pushes nobody out
             accept_divergence=self._options.accept_divergence,
             background=self._background.submit,
+            change_semantics=self._options.change_semantics,
         )
         driver.fences.tell = self.tell
         try:
@@ -257,7 +265,7 @@ class Lives:
         while not self._stop.asked:
             planned = self._clock.monotonic()
             if driver.run_epoch() is None:
-                if ends:
+                if ends and not driver.unsettled():
                     return
                 self._wait(IDLE_SECONDS)
             elif not ends and not driver.behind():
@@ -337,6 +345,9 @@ def run_here(
     restart: bool = True,
     take_over: bool = False,
     accept_divergence: bool = False,
+    semantics: str | None = None,
+    tracking: str | None = None,
+    change_semantics: bool = False,
     master: str = DEFAULT_MASTER,
     spark_log: bool = False,
     watcher: Watcher | None = None,
@@ -368,6 +379,9 @@ def run_here(
         restart=restart,
         take_over=take_over,
         accept_divergence=accept_divergence,
+        semantics=semantics,
+        tracking=tracking,
+        change_semantics=change_semantics,
         spark_log=spark_log,
         module_folder=folder,
     )

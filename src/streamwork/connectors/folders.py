@@ -1,0 +1,59 @@
+"""Folders and files as ParquetSink needs them: few operations, each whole, for tests to break between any two."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+class Folders:
+    """A file that was written is durable; a name is durable after `sync` of its folder."""
+
+    def names(self, folder: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(folder))  # noqa: PTH208
+        except FileNotFoundError:
+            return []
+
+    def make(self, folder: Path) -> None:
+        """Raises FileExistsError, or FileNotFoundError if its parent is gone: a parent is never made along."""
+        folder.mkdir()
+
+    def write(self, path: Path, data: bytes) -> None:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_rows(self, path: Path, schema: pa.Schema, pieces: Iterator[pa.RecordBatch]) -> None:
+        with path.open("xb") as file:
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                for piece in pieces:
+                    writer.write_batch(piece)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def sync(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Raises FileNotFoundError if `path` is gone. A file replaces a file; a folder does not replace one that has anything."""
+        path.rename(target)
+
+    def create(self, path: Path, target: Path) -> None:
+        """As `rename`, for a file; raises FileExistsError where something is."""
+        os.link(path, target)
+        path.unlink()
+
+    def remove(self, folder: Path) -> None:
+        """A folder and all in it; fine if it is gone."""
+        shutil.rmtree(folder, ignore_errors=True)

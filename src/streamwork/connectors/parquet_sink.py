@@ -1,0 +1,274 @@
+"""Parquet files as a sink: a folder per checkpoint, which appears whole or not at all.
+
+    FOLDER/_owner.json                   uid and sink id of the job that fills it
+    FOLDER/_staging/FENCE-TOKEN/         where the registered driver writes; there is one
+    FOLDER/epoch=42/part-0.parquet       the rows of checkpoint 42; no file if it has none
+    FOLDER/epoch=42/_ledger.json         how far they go: the ledger row, as of this checkpoint
+    FOLDER/epoch=0/part-TOKEN.parquet    rows that were written at once
+
+The fence needs no lock. Everything a driver brings in, it renames out of its own staging folder; and whoever registers with a
+higher fence has first renamed that folder. So a rename of the older driver comes before the newer one's first look at the
+ledger, or fails because there is nothing to rename. A driver never makes its staging folder anew.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import Event, LedgerEntry, LedgerRow, Position, Sink, SinkKind
+from streamwork.components.schema import arrow_schema
+from streamwork.components.sink import fenced
+from streamwork.connectors.folders import Folders
+from streamwork.connectors.pieces import gathered
+from streamwork.epoch.commit import Verdict, settle, wrong_ledger
+from streamwork.errors import JobFailed, Refused, WrongUse
+
+E = TypeVar("E", bound=Event)
+LEDGER = "_ledger.json"
+ROWS_PER_GROUP = 131_072
+_STAGED = re.compile(r"(\d{12})-[0-9a-f]+")
+_EPOCH = re.compile(r"epoch=([1-9]\d*)")
+
+
+class _StagingGone(Exception):
+    """A newer driver has registered."""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    uid: str
+    sink: str
+
+
+class _Ledger(msgspec.Struct, frozen=True):
+    uid: str
+    sink: str
+    position: Position
+    fence: int
+    manifest_sha256: str
+
+
+class ParquetSink(Sink[E], Generic[E]):
+    """Adds events to a folder of Parquet files, which it creates; read it as ``FOLDER/epoch=*/*.parquet``.
+
+    The folder must be on a file system that renames folders atomically: a disk, not an object store.
+
+    A commit:
+        1  judges by the ledger row of the newest checkpoint;
+        2  writes rows and ledger row to ``epoch=N`` in the staging folder, and syncs both and the folder;
+        3  renames it into place, and syncs the target.
+    """
+
+    kind = SinkKind.TRANSACTIONAL
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+        self._folders = Folders()
+        self._schema: pa.Schema = None
+        self._mine: Path | None = None  # the staging folder of this driver
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_mine": None}  # only who has registered commits
+
+    def open(self, event: type[E]) -> None:
+        if "epoch" in event.__struct_fields__:
+            raise WrongUse(
+                "SW-SINK-FIELD",
+                f"{event.__name__} has a field named epoch, which readers take from the names of the folders",
+                "name the field otherwise",
+            )
+        if not self.folder.parent.is_dir():
+            raise WrongUse(
+                "SW-SINK-PATH", f"the folder of {self.folder} is not there", "create it, or correct the path in the job"
+            )
+        self._schema = arrow_schema(event)
+        with self._failing():
+            self._have(self.folder)
+            self._have(self._staging)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        folder, token = self.folder / "epoch=0", secrets.token_hex(8)
+        with self._failing():
+            self._have(folder)
+            hidden = folder / f".part-{token}"
+            self._folders.write_rows(hidden, self._schema, iter((batch,)))
+            self._folders.rename(hidden, folder / f"part-{token}.parquet")
+            self._folders.sync(folder)
+
+    def register(self, uid: str, sink_id: str, fence: int) -> None:
+        with self._failing():
+            mine = self._staging / f"{fence:012d}-{secrets.token_hex(8)}"
+            self._check_fence(sink_id, fence)
+            self._folders.make(mine)
+            self._folders.sync(self._staging)
+            try:
+                self._own(mine, uid, sink_id)
+                self._check_fence(sink_id, fence)
+            except Refused:
+                self._folders.remove(mine)
+                raise
+            for name in self._folders.names(self._staging):
+                if (staged := _STAGED.fullmatch(name)) and int(staged[1]) <= fence and name != mine.name:
+                    self._bury(name)
+            self._folders.sync(self._staging)
+            for name in self._folders.names(self._staging):
+                if name.startswith("dead-"):
+                    self._folders.remove(self._staging / name)
+        self._mine = mine
+
+    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
+        with self._failing():
+            fences = self._fences()
+            newest = self._newest()
+            if newest is None:
+                return LedgerRow(max(fences), None, "") if fences else None
+            found = self._read(newest)
+            if (found.uid, found.sink) != (uid, sink_id):
+                return None
+            return LedgerRow(max([*fences, found.fence]), found.position, found.manifest_sha256)
+
+    def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        row = self.ledger(entry.uid, entry.sink)
+        verdict = settle(row, entry)  # 1
+        if verdict is Verdict.SKIP:
+            return
+        assert row is not None
+        if self._mine is None:
+            raise wrong_ledger(entry.sink, row, f"this sink has not registered, and offers checkpoint {entry.epoch}")
+        position = entry.end if verdict is Verdict.APPLY else row.position
+        assert position is not None
+        ledger = _Ledger(entry.uid, entry.sink, position, entry.fence, entry.manifest_sha256)
+        try:
+            with self._failing():
+                newest = self._newest()
+                if verdict is Verdict.ADOPT:
+                    assert newest is not None
+                    if row.manifest_sha256 != entry.manifest_sha256:
+                        self._adopt(self._mine, newest, ledger)
+                elif newest is not None and newest >= entry.epoch:
+                    raise wrong_ledger(entry.sink, row, f"it has a folder epoch={newest} that is not before {entry.epoch}")
+                else:
+                    self._apply(self._mine, entry.epoch, ledger, staged)
+        except _StagingGone:
+            raise fenced(entry.sink, max([*self._fences(), entry.fence + 1]), entry.fence) from None
+
+    def _apply(self, mine: Path, epoch: int, ledger: _Ledger, staged: Iterator[pa.RecordBatch]) -> None:
+        made, target = mine / f"epoch={epoch}", self.folder / f"epoch={epoch}"
+        self._folders.remove(made)  # of a try that failed
+        with self._mine_only(mine):
+            self._folders.make(made)  # 2
+        pieces = gathered(staged, ROWS_PER_GROUP)
+        first = next(pieces, None)
+        with self._mine_only(mine):
+            if first is not None:
+                self._folders.write_rows(made / "part-0.parquet", self._schema, _chained(first, pieces))
+            self._folders.write(made / LEDGER, msgspec.json.encode(ledger, order="sorted"))
+            self._folders.sync(made)
+            self._folders.rename(made, target)  # 3
+        self._folders.sync(self.folder)
+        with suppress(FileNotFoundError):  # a successor may have renamed it meanwhile
+            self._folders.sync(mine)
+
+    def _adopt(self, mine: Path, newest: int, ledger: _Ledger) -> None:
+        """The rows are there: the newest folder's ledger row names another manifest from now on."""
+        made, folder = mine / f"adopt-{secrets.token_hex(4)}.json", self.folder / f"epoch={newest}"
+        with self._mine_only(mine):
+            self._folders.write(made, msgspec.json.encode(ledger, order="sorted"))
+            self._folders.rename(made, folder / LEDGER)
+        self._folders.sync(folder)
+
+    @contextmanager
+    def _mine_only(self, mine: Path) -> Iterator[None]:
+        """What is not found tells that a newer driver has registered, if it is the staging folder."""
+        try:
+            yield
+        except FileNotFoundError:
+            if mine.name in self._folders.names(self._staging):
+                raise
+            raise _StagingGone from None
+
+    # ---- fence and owner ---------------------------------------------------------------------------------------------
+
+    @property
+    def _staging(self) -> Path:
+        return self.folder / "_staging"
+
+    def _fences(self) -> list[int]:
+        found = (_STAGED.fullmatch(name) for name in self._folders.names(self._staging))
+        return [int(match[1]) for match in found if match]
+
+    def _check_fence(self, sink_id: str, fence: int) -> None:
+        newest = self._newest()
+        known = [*self._fences(), self._read(newest).fence if newest is not None else 0]
+        if max(known) > fence:
+            raise fenced(sink_id, max(known), fence)
+
+    def _bury(self, name: str) -> None:
+        with suppress(FileNotFoundError):  # somebody else did
+            self._folders.rename(self._staging / name, self._staging / f"dead-{name}")
+
+    def _own(self, mine: Path, uid: str, sink_id: str) -> None:
+        owner, path = _Owner(uid, sink_id), self.folder / "_owner.json"
+        try:
+            draft = mine / "owner.json"
+            self._folders.write(draft, msgspec.json.encode(owner))
+            self._folders.create(draft, path)
+            self._folders.sync(self.folder)
+        except FileExistsError:
+            found = msgspec.json.decode(path.read_bytes(), type=_Owner)
+            if found != owner:
+                raise Refused(
+                    "SW-SINK-OWNED",
+                    f"folder {self.folder} belongs to sink {found.sink!r} of "
+                    + ("this very job" if found.uid == uid else f"a job with another folder (uid {found.uid})"),
+                    "run with the --root that it was filled from, and the sink's old id; or write to another folder; or, to "
+                    "begin anew, remove this one",
+                ) from None
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def _newest(self) -> int | None:
+        found = (_EPOCH.fullmatch(name) for name in self._folders.names(self.folder))
+        return max((int(match[1]) for match in found if match), default=None)
+
+    def _read(self, epoch: int) -> _Ledger:
+        path = self.folder / f"epoch={epoch}" / LEDGER
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_Ledger)
+        except (FileNotFoundError, msgspec.DecodeError) as error:
+            raise Refused(
+                "SW-SINK-LEDGER",
+                f"{path} cannot be read: {error}",
+                "bring it back; or, if the folder is not this sink's, move it away",
+            ) from error
+
+    def _have(self, folder: Path) -> None:
+        if not folder.is_dir():
+            try:
+                self._folders.make(folder)
+            except FileExistsError:
+                return
+            self._folders.sync(folder.parent)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise JobFailed(
+                "SW-SINK-FAILED",
+                f"{self.folder}: {error}",
+                "mend the disk (is it full? may it be written to?) and start again: nothing is lost",
+            ) from error
+
+
+def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

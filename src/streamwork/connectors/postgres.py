@@ -1,0 +1,335 @@
+"""PostgreSQL as a sink: rows and ledger change in one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from streamwork.components import Event, LedgerEntry, RowsRejected
+from streamwork.components.sink import fenced
+from streamwork.connectors.address import HIDDEN, Address, needed, wrong_address
+from streamwork.connectors.pieces import gathered
+from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
+from streamwork.connectors.text import with_text
+from streamwork.epoch.commit import settle
+from streamwork.errors import JobFailed, WrongUse
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import sql
+
+E = TypeVar("E", bound=Event)
+LONGEST_NAME = 63  # bytes; PostgreSQL cuts what is longer, silently
+RECONNECT_SECONDS = 10.0
+_STAGING = "streamwork_staging"
+_CSV = pyarrow.csv.WriteOptions(include_header=False)
+# A driver that hangs between two statements must not keep the ledger row from its successor for ever; nor one whose machine
+# is gone. (One that hangs while it sends rows does: then the successor gives up, and says so.)
+_BEGIN = (
+    f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; "
+    f"SET LOCAL idle_in_transaction_session_timeout = '{LOCK_SECONDS - 10}s'; SET LOCAL tcp_keepalives_idle = 10; "
+    "SET LOCAL tcp_keepalives_interval = 5; SET LOCAL tcp_keepalives_count = 3"
+)
+
+
+class PostgresSink(SqlSink[E], Generic[E]):
+    """Writes events to a table, which it creates if need be. With `key` a row replaces the one of the same key; without, rows
+    are added.
+
+    `dsn` is a connection string or a URL (``postgresql://user@host/database``), with all that libpq understands; a password in
+    it is shown nowhere, and better comes from PGPASSWORD or a password file. The table is found by the search path.
+
+    Types: text, bigint, double precision, boolean, bytea, timestamptz, date, numeric(p, s); lists, dicts and nested events are
+    jsonb. A table that is there may have columns of its own, and other types that PostgreSQL can turn ours into.
+
+    A commit:
+        1  locks the ledger row and judges by it, so nobody else commits or registers until the end;
+        2  sends the rows with COPY; with a key into a temporary table first, of which the last row per key goes on;
+        3  advances the ledger row, removes previews, commits. If the answer is lost, the ledger row tells what it was.
+    """
+
+    row_lock = " FOR UPDATE"
+    numbered = "BIGINT GENERATED ALWAYS AS IDENTITY"
+    reserved = ("streamwork_", "pg_")
+
+    def __init__(self, dsn: str, table: str, key: str | Iterable[str] | None = None) -> None:
+        super().__init__(table, key)
+        if len(self._preview.encode()) > LONGEST_NAME:
+            most = LONGEST_NAME - len("__preview")
+            raise WrongUse("SW-SINK-TABLE", f"the name {table!r} is too long", f"use at most {most} bytes")
+        self.address = _address(dsn)
+        self._connection: psycopg.Connection[Any] | None = None
+        self._was_connected = False
+
+    def __repr__(self) -> str:
+        return f"PostgresSink({self.address!r}, {self.table!r}, key={self._key or None!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}  # each process connects for itself
+
+    def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        try:
+            with self._transaction() as db:
+                verdict = settle(self._row(db, entry.uid, entry.sink), entry)  # 1
+                self._carry_out(db, verdict, entry, staged)  # 2
+        except _AnswerLost as lost:  # 3
+            self._find_out(entry, lost)
+
+    def _find_out(self, entry: LedgerEntry, lost: _AnswerLost) -> None:
+        """Return if the commit came through. Waits for the lost transaction, should it still be under way: it has the row."""
+        with self._transaction() as db:
+            row = self._row(db, entry.uid, entry.sink)
+        if row is not None and row.manifest_sha256 == entry.manifest_sha256:
+            return
+        if row is not None and row.fence > entry.fence:
+            raise fenced(entry.sink, row.fence, entry.fence)
+        raise lost
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(Exception):  # it may be broken
+                self._connection.close()
+            self._connection = None
+
+    # ---- rows --------------------------------------------------------------------------------------------------------
+
+    def _write(self, db: psycopg.Connection[Any], staged: Iterator[pa.RecordBatch]) -> None:
+        columns = self._schema.names
+        with _rejecting():
+            if not self._key:
+                self._copy(db, self.table, columns, staged)
+            else:
+                self._stage(db, staged)
+                others = [name for name in columns if name not in self._key]
+                change = ", ".join(f"{{o{number}}} = EXCLUDED.{{o{number}}}" for number in range(len(others)))
+                self._execute(
+                    db,
+                    # in the order of keys, so that two writers do not wait for each other
+                    f"INSERT INTO {{table}} ({{columns}}) SELECT DISTINCT ON ({{key}}) {{columns}} FROM {_STAGING} "
+                    "ORDER BY {key}, __row DESC ON CONFLICT ({key}) DO "
+                    + (f"UPDATE SET {change}" if others else "NOTHING"),
+                    table=self.table,
+                    columns=columns,
+                    key=self._key,
+                    **{f"o{number}": name for number, name in enumerate(others)},
+                )
+                self._execute(db, f"DROP TABLE {_STAGING}")
+            self._execute(db, "SET CONSTRAINTS ALL IMMEDIATE")  # what would be refused only by COMMIT is refused here
+
+    def _stage(self, db: psycopg.Connection[Any], staged: Iterator[pa.RecordBatch]) -> None:
+        names = {f"c{number}": name for number, name in enumerate(self._schema.names)}
+        types = [f"{{{c}}} {self._sql_type(field.type)}" for c, field in zip(names, self._schema, strict=True)]
+        table = f"CREATE TEMPORARY TABLE {_STAGING} ({', '.join(types)}, __row bigint) ON COMMIT DROP"
+        self._execute(db, table, **names)
+        self._copy(db, _STAGING, [*self._schema.names, "__row"], _numbered(staged))
+
+    def _add(self, db: psycopg.Connection[Any], table: str, batch: pa.RecordBatch) -> None:
+        with _rejecting():
+            self._copy(db, table, batch.schema.names, iter((batch,)))
+
+    def _copy(
+        self, db: psycopg.Connection[Any], table: str, columns: Sequence[str], staged: Iterator[pa.RecordBatch]
+    ) -> None:
+        statement = self._composed(
+            "COPY {table} ({columns}) FROM STDIN (FORMAT csv)", False, table=table, columns=columns
+        )
+        with db.cursor() as cursor, cursor.copy(statement) as copy:
+            for batch in gathered(staged):
+                copy.write(_csv(batch))
+
+    # ---- the database ------------------------------------------------------------------------------------------------
+
+    def _execute(self, db: psycopg.Connection[Any], statement: str, values: Sequence[Any] = (), **names: Names) -> Any:
+        return db.execute(self._composed(statement, bool(values), **names), values or None)
+
+    @staticmethod
+    def _composed(statement: str, has_values: bool, **names: Names) -> sql.Composed:
+        from psycopg import sql
+
+        def quoted(given: Names) -> sql.Composable:
+            escaped = [
+                n.replace("%", "%%") if has_values else n for n in ([given] if isinstance(given, str) else given)
+            ]
+            return sql.SQL(", ").join(map(sql.Identifier, escaped))
+
+        text: Any = statement.replace("?", "%s")
+        return sql.SQL(text).format(**{name: quoted(given) for name, given in names.items()})
+
+    def _alone(self, db: psycopg.Connection[Any]) -> None:
+        db.execute("SELECT pg_advisory_xact_lock(hashtext('streamwork'))")
+
+    def _exists(self, db: psycopg.Connection[Any], name: str) -> bool:
+        asked = "SELECT 1 FROM pg_catalog.pg_class WHERE relname = %s AND pg_catalog.pg_table_is_visible(oid)"
+        return db.execute(asked, (name,)).fetchone() is not None
+
+    def _columns_of(self, db: psycopg.Connection[Any], table: str) -> list[str]:
+        asked = (
+            "SELECT attname FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_class c ON c.oid = attrelid "
+            "WHERE relname = %s AND pg_catalog.pg_table_is_visible(c.oid) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+        )
+        return [name for (name,) in db.execute(asked, (table,))]
+
+    def _misfit(self, db: psycopg.Connection[Any]) -> str:
+        found = self._columns_of(db, self.table)
+        unique = (
+            "SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid "
+            "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]) "
+            "WHERE c.relname = %s AND pg_catalog.pg_table_is_visible(c.oid) AND i.indisunique AND i.indisvalid "
+            "AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid"
+        )
+        keys = [set(names) for (names,) in db.execute(unique, (self.table,))]
+        if set(self._schema.names) <= set(found) and (not self._key or set(self._key) in keys):
+            return ""
+        shown = " or ".join(", ".join(sorted(names)) for names in keys)
+        return f"columns {', '.join(found)} (unique: {shown or 'none'})"
+
+    def _sql_type(self, kind: pa.DataType) -> str:
+        for is_kind, name in _TYPES:
+            if is_kind(kind):
+                return name
+        return f"numeric({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else "jsonb"
+
+    @property
+    def _where(self) -> str:
+        return str(self.address)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        import psycopg
+
+        try:
+            db = self._begun()
+            try:
+                yield db
+                ended = False
+            except BaseException:
+                ended = True
+                with suppress(psycopg.Error):
+                    db.execute("ROLLBACK")
+                raise
+            finally:
+                if ended and db.broken:
+                    self.close()
+            self._end(db)
+        except psycopg.Error as error:
+            raise self._failed(error) from self.address.cause(error)
+
+    def _begun(self) -> psycopg.Connection[Any]:
+        import psycopg
+
+        if self._connection is not None:
+            try:
+                self._connection.execute(_BEGIN)
+                return self._connection
+            except psycopg.OperationalError:  # the server went away since; nothing was under way
+                self.close()
+        db = self._connected()
+        db.execute(_BEGIN)
+        return db
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        """A new connection. A server that was there before is given some time to come back."""
+        import psycopg
+
+        deadline = time.monotonic() + (RECONNECT_SECONDS if self._was_connected else 0)
+        while True:
+            try:
+                self._connection = psycopg.connect(
+                    self.address.whole, autocommit=True, prepare_threshold=None, client_encoding="utf8"
+                )
+                self._was_connected = True
+                return self._connection
+            except psycopg.OperationalError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.1)
+
+    def _end(self, db: psycopg.Connection[Any]) -> None:
+        import psycopg
+
+        try:
+            said = db.execute("COMMIT").statusmessage
+        except psycopg.OperationalError as error:
+            self.close()
+            raise _AnswerLost(*self._failed(error).args) from self.address.cause(error)
+        if said != "COMMIT":
+            raise psycopg.OperationalError(f"the server answered COMMIT with {said}")
+
+    def _failed(self, error: psycopg.Error) -> JobFailed:
+        return JobFailed(
+            "SW-SINK-FAILED",
+            self.address.redact(f"{self.address}: {type(error).__name__}: {str(error).strip()}"),
+            "mend the database, or the way to it, and start again: nothing is lost. If it waits for a lock, another driver hangs "
+            "in the middle of a commit: end it",
+        )
+
+
+class _AnswerLost(JobFailed):
+    """Nobody knows whether the transaction was committed."""
+
+
+def _address(dsn: str) -> Address:
+    needed("psycopg", "postgres")
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+    except psycopg.ProgrammingError:  # which quotes the string, with all that is in it
+        raise wrong_address("postgresql://user@host:5432/database, or as key=value pairs") from None
+    secrets = {name: value for name, value in parts.items() if "password" in name and name != "passfile"}
+    shown = " ".join(f"{name}={HIDDEN if name in secrets else value}" for name, value in parts.items())
+    return Address(dsn, shown, tuple(secrets.values()))
+
+
+@contextmanager
+def _rejecting() -> Iterator[None]:
+    """Tell rows that are refused for good from a database that fails."""
+    from psycopg import DataError, IntegrityError
+    from psycopg.errors import RaiseException  # a trigger says no
+
+    try:
+        yield
+    except (IntegrityError, DataError, RaiseException) as error:
+        raise RowsRejected(f"{type(error).__name__}: {str(error).strip()}") from error
+
+
+_TYPES = (
+    (pa.types.is_string, "text"),
+    (pa.types.is_integer, "bigint"),
+    (pa.types.is_floating, "double precision"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_binary, "bytea"),
+    (pa.types.is_timestamp, "timestamptz"),
+    (pa.types.is_date, "date"),
+)
+
+
+def _numbered(staged: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in staged:
+        numbers = pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
+        yield batch.append_column("__row", numbers)
+        first += batch.num_rows
+
+
+def _csv(batch: pa.RecordBatch) -> memoryview:
+    """Arrow's CSV: text is always quoted, so that an empty one is not taken for NULL."""
+    out = pa.BufferOutputStream()
+    plain = pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], names=batch.schema.names)
+    pyarrow.csv.write_csv(plain, out, _CSV)
+    return memoryview(out.getvalue())
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    if pa.types.is_nested(column.type):
+        return pa.array(with_text(column), pa.string())
+    if pa.types.is_binary(column.type):
+        return pa.array([None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()], pa.string())
+    return column

@@ -1,0 +1,293 @@
+"""What tables of any database have in common as sinks: owner, ledger, previews.
+
+Beside the target table TABLE:
+    streamwork_ledger    one row per (uid, sink id): how far the sink has come, and whose it is now
+    streamwork_owners    which sink of which job fills a table
+    TABLE__preview       rows of checkpoints that are still open, labelled; made when first needed
+    TABLE__dirty         a view over both, for those who would rather see too much than late
+
+A database is a subclass. It gives transactions, which hold the ledger row they have read until they end, and bulk writes.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from streamwork.components import (
+    Event,
+    Key,
+    LedgerEntry,
+    LedgerRow,
+    Position,
+    PreviewLabel,
+    RowsRejected,
+    Sink,
+    SinkKind,
+)
+from streamwork.components.schema import arrow_schema, fields_of
+from streamwork.components.sink import fenced
+from streamwork.connectors.sql_views import dirty_view, preview_table
+from streamwork.epoch.commit import Verdict
+from streamwork.errors import Refused, WrongUse
+
+E = TypeVar("E", bound=Event)
+LOCK_SECONDS = 30.0
+Names = str | Sequence[str]
+_LEDGER = (
+    "CREATE TABLE streamwork_ledger (uid TEXT NOT NULL, sink TEXT NOT NULL, position TEXT, fence BIGINT NOT NULL, "
+    "manifest_sha256 TEXT NOT NULL DEFAULT '', mark TEXT NOT NULL DEFAULT '', PRIMARY KEY (uid, sink))"
+)
+_OWNERS = "CREATE TABLE streamwork_owners (target TEXT PRIMARY KEY, uid TEXT NOT NULL, sink TEXT NOT NULL)"
+
+
+class SqlSink(Sink[E], Generic[E]):
+    kind = SinkKind.TRANSACTIONAL
+    previews = True
+    reserved: ClassVar[tuple[str, ...]] = ("streamwork_",)  # how no table's name may begin
+    row_lock: ClassVar[str] = ""  # what makes a SELECT keep a row until the transaction ends
+    numbered: ClassVar[str]  # the type of a column that numbers the rows
+
+    def __init__(self, table: str, key: str | Iterable[str] | None = None) -> None:
+        if not table or table.lower().startswith(self.reserved) or "\x00" in table:
+            raise WrongUse("SW-SINK-TABLE", f"{table!r} cannot be the name of a table", "choose another name")
+        self.table = table
+        self._key = (key,) if isinstance(key, str) else tuple(key or ())
+        self._schema: pa.Schema = None
+        self._has_preview = False  # once seen, it stays
+
+    # ---- what each database does in its own way ----------------------------------------------------------------------
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Any]:
+        """A connection, in one transaction; what goes wrong in it is SW-SINK-FAILED, and has changed nothing."""
+
+    @abstractmethod
+    def _execute(self, db: Any, statement: str, values: Sequence[Any] = (), **names: Names) -> Any:
+        """Run a statement in which ? stands for a value and {name} for identifiers, which are quoted; its cursor."""
+
+    @abstractmethod
+    def _write(self, db: Any, staged: Iterator[pa.RecordBatch]) -> None:
+        """Add or replace rows of the target. Raises `RowsRejected`."""
+
+    @abstractmethod
+    def _add(self, db: Any, table: str, batch: pa.RecordBatch) -> None:
+        """Add rows to a table that has the columns of the batch. Raises `RowsRejected`."""
+
+    @abstractmethod
+    def _exists(self, db: Any, name: str) -> bool:
+        """Whether there is a table or view of this name."""
+
+    @abstractmethod
+    def _misfit(self, db: Any) -> str:
+        """What keeps the table that is there from being the target; empty if nothing does."""
+
+    @abstractmethod
+    def _columns_of(self, db: Any, table: str) -> list[str]: ...
+
+    @abstractmethod
+    def _sql_type(self, kind: pa.DataType) -> str: ...
+
+    @property
+    @abstractmethod
+    def _where(self) -> str:
+        """The database, as errors name it."""
+
+    def _alone(self, db: Any) -> None:
+        """Wait until nobody else is making tables."""
+
+    # ---- the target --------------------------------------------------------------------------------------------------
+
+    def open(self, event: type[E]) -> None:
+        self._check_key(event)
+        self._schema = arrow_schema(event)
+        with self._transaction() as db:
+            self._alone(db)
+            for name, statement in (("streamwork_ledger", _LEDGER), ("streamwork_owners", _OWNERS)):
+                if not self._exists(db, name):  # not IF NOT EXISTS, which wants the right to create all the same
+                    self._execute(db, statement)
+            if not self._exists(db, self.table):
+                self._create(db, self.table, ["PRIMARY KEY ({key})"] if self._key else [], key=self._key)
+            misfit = self._misfit(db)
+        if misfit:
+            raise Refused(
+                "SW-SINK-SCHEMA",
+                f"table {self.table} in {self._where} has {misfit}, but {event.__name__} has "
+                f"{', '.join(self._schema.names)} (key: {', '.join(self._key) or 'none'})",
+                "write to another table, or change this one to fit",
+            )
+
+    def _check_key(self, event: type[E]) -> None:
+        if not self._key:
+            return
+        Key.of(event, self._key)
+        for name in self._key:
+            if fields_of(event)[name].nullable:
+                raise WrongUse(
+                    "SW-KEY-TYPE",
+                    f"{event.__name__}.{name} may be None, and a database cannot tell one None from another",
+                    "key by fields that are always there",
+                )
+
+    def _create(self, db: Any, table: str, more: Sequence[str] = (), **names: Names) -> None:
+        """A table with the event's columns and some more."""
+        columns = {f"c{number}": name for number, name in enumerate(self._schema.names)}
+        types = [f"{{{c}}} {self._sql_type(field.type)}" for c, field in zip(columns, self._schema, strict=True)]
+        statement = f"CREATE TABLE {{table}} ({', '.join([*types, *more])})"
+        self._execute(db, statement, table=table, **columns, **names)
+
+    # ---- owner and ledger --------------------------------------------------------------------------------------------
+
+    @property
+    def _target(self) -> str:
+        return self.table
+
+    def register(self, uid: str, sink_id: str, fence: int) -> None:
+        with self._transaction() as db:
+            self._execute(
+                db,
+                "INSERT INTO streamwork_owners (target, uid, sink) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (self._target, uid, sink_id),
+            )
+            owner = self._execute(
+                db, "SELECT uid, sink FROM streamwork_owners WHERE target = ?", (self._target,)
+            ).fetchone()
+            if owner != (uid, sink_id):
+                raise Refused(
+                    "SW-SINK-OWNED",
+                    f"table {self.table} in {self._where} belongs to sink {owner[1]!r} of "
+                    + ("this very job" if owner[0] == uid else f"a job with another folder (uid {owner[0]})"),
+                    "run with the --root that the table was filled from, and the sink's old id; or write to another table; or, "
+                    "to begin anew, remove the table and its row in streamwork_owners",
+                )
+            self._execute(
+                db,
+                "INSERT INTO streamwork_ledger (uid, sink, fence) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (uid, sink_id, fence),
+            )
+            row = self._row(db, uid, sink_id)
+            assert row is not None
+            if row.fence > fence:
+                raise fenced(sink_id, row.fence, fence)
+            self._execute(
+                db, "UPDATE streamwork_ledger SET fence = ? WHERE uid = ? AND sink = ?", (fence, uid, sink_id)
+            )
+            self._remove_previews(db)
+
+    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
+        with self._transaction() as db:
+            return self._row(db, uid, sink_id, lock="")
+
+    def _row(self, db: Any, uid: str, sink_id: str, lock: str | None = None) -> LedgerRow | None:
+        statement = "SELECT fence, position, manifest_sha256, mark FROM streamwork_ledger WHERE uid = ? AND sink = ?"
+        found = self._execute(db, statement + (self.row_lock if lock is None else lock), (uid, sink_id)).fetchone()
+        if found is None:
+            return None
+        fence, position, sha256, mark = found
+        return LedgerRow(
+            fence, None if position is None else msgspec.json.decode(position, type=Position), sha256, mark
+        )
+
+    def _advance(self, db: Any, entry: LedgerEntry, position: Position | None) -> None:
+        self._execute(
+            db,
+            "UPDATE streamwork_ledger SET position = coalesce(?, position), manifest_sha256 = ? WHERE uid = ? AND sink = ?",
+            (
+                None if position is None else msgspec.json.encode(position, order="sorted").decode(),
+                entry.manifest_sha256,
+                entry.uid,
+                entry.sink,
+            ),
+        )
+
+    # ---- rows --------------------------------------------------------------------------------------------------------
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        with self._transaction() as db:
+            self._write(db, iter((batch,)))
+
+    def _carry_out(self, db: Any, verdict: Verdict, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        """The rest of a commit, in the transaction in which the verdict was reached."""
+        if verdict is Verdict.APPLY:
+            self._write(db, staged)
+            self._advance(db, entry, entry.end)
+        elif verdict is Verdict.ADOPT:
+            self._advance(db, entry, None)
+        self._remove_previews(db, entry.epoch)
+
+    def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
+        try:
+            with self._transaction() as db:
+                self._write(db, iter(rows))
+                raise _Enough
+        except _Enough:
+            return ""
+        except RowsRejected as rejected:
+            return str(rejected)
+
+    # ---- previews ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _preview(self) -> str:
+        return f"{self.table}__preview"
+
+    @property
+    def _dirty(self) -> str:
+        return f"{self.table}__dirty"
+
+    def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
+        """Rows that the database would refuse are not shown: what becomes of them is decided by the commit."""
+        self._make_preview()
+        columns = {
+            f"__{name}": pa.array([value] * batch.num_rows) for name, value in msgspec.structs.asdict(label).items()
+        }
+        labelled = pa.RecordBatch.from_arrays([*columns.values(), *batch.columns], [*columns, *batch.schema.names])
+        try:
+            with self._transaction() as db:
+                row = self._row(db, label.uid, label.sink, lock="")
+                if row is not None and row.fence > label.fence:
+                    raise fenced(label.sink, row.fence, label.fence)
+                self._add(db, self._preview, labelled)
+        except RowsRejected:
+            half = batch.num_rows // 2
+            for part in (batch.slice(0, half), batch.slice(half)) if half else ():
+                self.preview(label, part)
+
+    def withdraw(self, uid: str, sink_id: str, epoch: int) -> None:
+        with self._transaction() as db:
+            self._remove_previews(db, epoch)
+
+    def _remove_previews(self, db: Any, epoch: int | None = None) -> None:
+        """Those up to an epoch, or all. A table has one owner, so they are his."""
+        self._has_preview = self._has_preview or self._exists(db, self._preview)
+        if self._has_preview:
+            upto, values = (" WHERE __epoch <= ?", (epoch,)) if epoch is not None else ("", ())
+            self._execute(db, "DELETE FROM {preview}" + upto, values, preview=self._preview)
+
+    def _make_preview(self) -> None:
+        if self._has_preview:
+            return
+        labels, names = preview_table(self.numbered), self._schema.names
+        with self._transaction() as db:
+            self._alone(db)
+            found = self._columns_of(db, self._preview) if self._exists(db, self._preview) else []
+            if found and not set(names) <= set(found):  # of an event as it was; nobody misses what is in it
+                self._execute(db, "DROP VIEW IF EXISTS {dirty}", dirty=self._dirty)
+                self._execute(db, "DROP TABLE {preview}", preview=self._preview)
+                found = []
+            if not found:
+                self._create(db, self._preview, labels)
+            if not self._exists(db, self._dirty):
+                view = {"dirty": self._dirty, "table": self.table, "preview": self._preview, "columns": names}
+                keys = {f"k{number}": name for number, name in enumerate(self._key)}
+                self._execute(db, dirty_view(len(keys)), **view, **keys)
+        self._has_preview = True
+
+
+class _Enough(Exception):
+    """Ends a transaction that was only tried."""

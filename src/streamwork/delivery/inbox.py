@@ -1,0 +1,180 @@
+"""The inbox of a job: events that come in by another door than their source.
+
+    inbox/000000000001.parquet    letters that a person replays, numbered; each file goes in once
+    inbox/SOURCE/000000000042-FENCE-ATTEMPT-INSTANCE.parquet
+                                  under acknowledging: what a source without offsets gave, written before it is processed
+    inbox/waiting/000000000042-FENCE-ATTEMPT.parquet
+                                  under acknowledging: the events that have failed or are pending at checkpoint 42
+
+How many of the numbered files have gone in is part of every position ("inbox"), like the offset of a source. So under any
+semantics a replayed letter counts as often as an event of a source does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamwork.delivery.acknowledger import Waiting
+from streamwork.delivery.letters import Letter
+from streamwork.errors import Refused
+from streamwork.state import FileRef
+from streamwork.world import Disk
+
+INBOX = "inbox"  # the folder, and the component of a position
+MOST_REPLAYS = 10_000
+"""So many events come back in one epoch at most: they travel with the plan of the work."""
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """An event that is given to a component once more."""
+
+    component: str
+    instance: int
+    event: str  # JSON
+    root: int = -1  # under acknowledging: what it is known by in this epoch
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A row of a numbered file."""
+
+    letter: str
+    component: str
+    instance: int
+    event: str
+
+
+class Inbox:
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """`folder` is that of the job."""
+        self._disk = disk
+        self._job = folder
+        self._folder = folder / INBOX
+
+    # ---- letters that are replayed --------------------------------------------------------------------------------
+
+    def numbers(self) -> list[int]:
+        names = (name.partition(".") for name in self._disk.names(self._folder))
+        return sorted(int(stem) for stem, _, rest in names if rest == "parquet" and stem.isdigit())
+
+    def end(self, start: int) -> int:
+        """How far an epoch that begins behind file `start` may go: as many files as fit."""
+        rows = 0
+        for number in [number for number in self.numbers() if number > start]:
+            rows += len(self.read(number))
+            if rows > MOST_REPLAYS and number > start + 1:
+                break
+            start = number
+        return start
+
+    def between(self, start: int, end: int) -> list[Entry]:
+        """What the files behind `start`, up to and with `end`, bring."""
+        return [entry for number in self.numbers() if start < number <= end for entry in self.read(number)]
+
+    def read(self, number: int) -> list[Entry]:
+        return [msgspec.convert(row, Entry) for row in self._read(self._folder / f"{number:012d}.parquet")]
+
+    def put(self, letters: Sequence[Letter]) -> int:
+        """Let letters go in once more. Refuses those that have gone in already; returns the number of the file."""
+        self._disk.make_folder(self._folder)
+        with self._locked():
+            numbers = self.numbers()
+            known = {entry.letter for number in numbers for entry in self.read(number)}
+            if twice := [letter.id for letter in letters if letter.id in known]:
+                raise Refused(
+                    "SW-LETTERS-REPLAYED",
+                    f"{', '.join(twice[:3])}{' ...' if len(twice) > 3 else ''} was replayed before",
+                    "leave it out: a letter goes in once. If it fails again, it is a new letter",
+                )
+            rows = [Entry(letter.id, letter.to, letter.instance, letter.event) for letter in letters]
+            number = max(numbers, default=0) + 1
+            self._disk.create(self._folder / f"{number:012d}.parquet", _bytes(rows))
+        return number
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One person at a time: else two could put the same letter in."""
+        with (self._folder / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    # ---- under acknowledging --------------------------------------------------------------------------------------
+
+    def write_taken(self, source: str, stem: str, events: Sequence[str]) -> FileRef:
+        """What a source without offsets gave: durable before it is processed."""
+        return self._write(f"{INBOX}/{source}/{stem}.parquet", pa.table({"event": pa.array(events, pa.string())}))
+
+    def read_taken(self, path: str) -> list[str]:
+        return [str(row["event"]) for row in self._read(self._job / path)]
+
+    def taken(self, source: str) -> list[str]:
+        """Every such file of a source, whether it counts or not."""
+        names = sorted(self._disk.names(self._folder / source))
+        return [f"{INBOX}/{source}/{name}" for name in names if name.endswith(".parquet")]
+
+    def write_waiting(self, stem: str, waiting: Sequence[Waiting]) -> FileRef:
+        return self._write(f"{INBOX}/waiting/{stem}.parquet", _table(waiting, Waiting))
+
+    def read_waiting(self, refs: Sequence[FileRef]) -> list[Waiting]:
+        found = []
+        for ref in refs:
+            data = self._bytes(self._job / ref.path)
+            if hashlib.sha256(data).hexdigest() != ref.sha256:
+                raise _damaged(self._job / ref.path, "its sha256 differs")
+            found += [msgspec.convert(row, Waiting) for row in _rows(self._job / ref.path, data)]
+        return found
+
+    def _write(self, path: str, table: pa.Table) -> FileRef:
+        data = _to_bytes(table)
+        self._disk.make_folder((self._job / path).parent)
+        self._disk.create(self._job / path, data)
+        return FileRef(path, hashlib.sha256(data).hexdigest(), table.num_rows, len(data))
+
+    def _read(self, path: Path) -> list[dict[str, object]]:
+        return _rows(path, self._bytes(path))
+
+    def _bytes(self, path: Path) -> bytes:
+        try:
+            return self._disk.read(path)
+        except FileNotFoundError:
+            raise _damaged(path, "it is missing") from None
+
+
+def _bytes(rows: Sequence[Entry]) -> bytes:
+    return _to_bytes(_table(rows, Entry))
+
+
+def _table(rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> pa.Table:
+    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+    fields = [(field.name, types[field.type]) for field in msgspec.structs.fields(kind)]
+    return pa.Table.from_pylist([msgspec.to_builtins(row) for row in rows], pa.schema(fields))
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd")
+    data: bytes = buffer.getvalue().to_pybytes()
+    return data
+
+
+def _rows(path: Path, data: bytes) -> list[dict[str, object]]:
+    try:
+        rows: list[dict[str, object]] = pq.read_table(pa.BufferReader(data), use_threads=False).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, str(error)) from None
+    return rows
+
+
+def _damaged(path: Path, what: str) -> Refused:
+    return Refused(
+        "SW-INBOX-DAMAGED",
+        f"{path} cannot be used: {what}",
+        "bring the file back from a copy: it holds events that are not done yet",
+    )

@@ -1,0 +1,125 @@
+"""Dead letters: events that nobody could do, kept for a person to look at and to replay.
+
+    outputs/COMPONENT/000000000042-FENCE-ATTEMPT-INSTANCE.letters.parquet   staged by an instance, named by its manifest
+    dead-letters/COMPONENT/000000000042.parquet                             those of checkpoint 42, when it is committed
+
+The second is written before the checkpoint is completed. A crash in between finds the same letters again and writes the same
+file again, under the same name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamwork.errors import Refused
+from streamwork.state import FileRef
+from streamwork.world import Disk
+
+FOLDER = "dead-letters"
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("component", pa.string(), nullable=False),
+        pa.field("instance", pa.int32(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("error", pa.string(), nullable=False),
+        pa.field("attempts", pa.int32(), nullable=False),
+        pa.field("to", pa.string(), nullable=False),
+        pa.field("event", pa.string(), nullable=False),
+    ]
+)
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """One dead letter."""
+
+    id: str
+    component: str  # that could not do it
+    instance: int
+    epoch: int
+    error: str
+    attempts: int
+    to: str  # the component that a replay gives it to; empty if it is no event, so that it cannot be replayed
+    event: str  # as JSON; or, if it is no event, the text that it was
+
+
+def letter_id(component: str, epoch: int, by: int | str, number: int) -> str:
+    """`by` tells apart who numbers the letters of one component and epoch: its instances, and others."""
+    return f"{component}/{epoch}/{by}-{number}"
+
+
+class DeadLetters:
+    """The dead letters of a job."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """`folder` is that of the job."""
+        self._disk = disk
+        self._folder = folder
+
+    @staticmethod
+    def path(component: str, epoch: int) -> str:
+        """Where those of one checkpoint are, below the job's folder."""
+        return f"{FOLDER}/{component}/{epoch:012d}.parquet"
+
+    def stage(self, path: str, letters: Sequence[Letter]) -> FileRef:
+        """Write letters that count when a manifest names them."""
+        data = _bytes(letters)
+        self._disk.make_folder((self._folder / path).parent)
+        self._disk.create(self._folder / path, data)
+        return FileRef(path, hashlib.sha256(data).hexdigest(), len(letters), len(data))
+
+    def read_staged(self, ref: FileRef) -> list[Letter]:
+        path = self._folder / ref.path
+        try:
+            data = self._disk.read(path)
+        except FileNotFoundError:
+            data = b""
+        if hashlib.sha256(data).hexdigest() != ref.sha256:
+            raise Refused(
+                "SW-OUTPUT-DAMAGED",
+                f"the dead letters {path} are not what their checkpoint recorded",
+                "bring the file back from a copy; nothing was committed",
+            )
+        return _letters(data)
+
+    def keep(self, component: str, epoch: int, letters: Sequence[Letter]) -> None:
+        """They count from here on. Those of one component and epoch are given all at once; giving them again changes nothing."""
+        path = self._folder / self.path(component, epoch)
+        self._disk.make_folder(path.parent)
+        self._disk.replace(path, _bytes(letters))
+
+    def all(self) -> list[Letter]:
+        """Every letter, oldest checkpoint first."""
+        top = self._folder / FOLDER
+        paths = [
+            top / component / name for component in self._disk.names(top) for name in self._disk.names(top / component)
+        ]
+        wanted = sorted((path for path in paths if path.suffix == ".parquet"), key=lambda path: (path.name, str(path)))
+        return [letter for path in wanted for letter in self._read(path)]
+
+    def _read(self, path: Path) -> list[Letter]:
+        try:
+            return _letters(self._disk.read(path))
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise Refused(
+                "SW-LETTERS-DAMAGED", f"{path} cannot be read: {error}", "bring the file back from a copy, or remove it"
+            ) from None
+
+
+def _bytes(letters: Iterable[Letter]) -> bytes:
+    rows = [msgspec.to_builtins(letter) for letter in letters]
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
+    data: bytes = buffer.getvalue().to_pybytes()
+    return data
+
+
+def _letters(data: bytes) -> list[Letter]:
+    table = pq.read_table(pa.BufferReader(data), columns=SCHEMA.names, use_threads=False)
+    return [msgspec.convert(row, Letter) for row in table.to_pylist()]

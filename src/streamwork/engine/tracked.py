@@ -1,0 +1,91 @@
+"""Events whose way is followed, under acknowledging: each is known by the source event that it comes from, its root.
+
+A root is a number: which lane of the epoch's input it came by, and which event of that lane it was. What an operator emits while
+it applies an event has the root of that event. What a timer emits has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, SupportsIndex, overload
+
+from streamwork.components.columns import Columns, as_events
+
+UNTRACKED = -1
+_LANE = 1 << 40  # events of one lane in one epoch: more than any source gives
+
+
+def root_of(lane: int, number: int) -> int:
+    return lane * _LANE + number
+
+
+def lane_of(root: int) -> tuple[int, int]:
+    """(lane, number of the event in it)"""
+    return divmod(root, _LANE)
+
+
+class Tracked(list[Any]):
+    """A list of events, and beside it their roots."""
+
+    __slots__ = ("roots",)
+
+    def __init__(self, events: Iterable[Any] = (), roots: Iterable[int] = ()) -> None:
+        super().__init__(events)
+        self.roots = list(roots)
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> Tracked: ...
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return Tracked(found, self.roots[at]) if isinstance(at, slice) else found
+
+    def came_from(self, root: int) -> None:
+        """Whatever was emitted since the last call has this root."""
+        self.roots += [root] * (len(self) - len(self.roots))
+
+
+def roots_of(events: Sequence[Any]) -> list[int]:
+    return events.roots if isinstance(events, Tracked) else [UNTRACKED] * len(events)
+
+
+def one_by_one(given: list[Any] | Columns) -> list[list[Any]]:
+    """Lists of one event each."""
+    if isinstance(given, Tracked):
+        return [given[place : place + 1] for place in range(len(given))]
+    return [[event] for event in as_events(given)]
+
+
+class Following:
+    """What one component says of the events that it is given in one epoch. It is the `Acknowledgement` of its collector."""
+
+    def __init__(self, manual: bool, name: Callable[[int], str]) -> None:
+        """`manual`: an event is done when the component says so, not when it returns. `name` gives a root its event id."""
+        self.failed: list[tuple[int, str]] = []
+        self.pending: dict[int, None] = {}
+        self.acked: list[str] = []
+        self._manual = manual
+        self._name = name
+        self._root = UNTRACKED
+
+    def begin(self, root: int) -> None:
+        """This root's event is applied next."""
+        self._root = root
+        if self._manual and root != UNTRACKED:
+            self.pending[root] = None
+
+    def end(self, root: int, error: str) -> None:
+        """Applying it has failed."""
+        self.failed.append((root, error))
+        self.pending.pop(root, None)
+
+    @property
+    def event_id(self) -> str:
+        return "" if self._root == UNTRACKED else self._name(self._root)
+
+    def ack(self, event_id: str | None) -> None:
+        if event_id is None or event_id == self.event_id:
+            self.pending.pop(self._root, None)
+        else:
+            self.acked.append(event_id)

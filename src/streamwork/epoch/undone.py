@@ -1,0 +1,238 @@
+"""Events that are not done when an epoch ends, as the driver sees them: what comes again, what waits, what is given up.
+
+plan      letters that a person replays, and (under acknowledging) events that are due, go into the next epoch
+prepare   what the instances could not do: it waits for its next attempt, or it is a dead letter; the manifest names both
+commit    the dead letters are put where people look for them
+complete  files of the inbox that are done with are removed
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from streamwork.components import Position
+from streamwork.components.keys import instance_of
+from streamwork.delivery import INBOX, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
+from streamwork.delivery.inbox import MOST_REPLAYS, Entry
+from streamwork.delivery.text import from_text, to_text
+from streamwork.engine import Report
+from streamwork.engine.tracked import lane_of, root_of
+from streamwork.epoch import reported
+from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.slices import ranges
+from streamwork.epoch.store import Store
+from streamwork.errors import JobFailed
+from streamwork.job import Graph, Layout, Settings
+from streamwork.state import FileRef
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """What an epoch gets besides its slices."""
+
+    replays: tuple[Replay, ...] = ()
+    lanes: dict[str, int] = {}
+    instances: dict[str, int] = {}  # source/partition -> the instance that reads it
+    again: tuple[Waiting, ...] = ()  # those in lane 0
+
+    def share(self, nodes: Iterable[str], instance: int) -> tuple[Replay, ...]:
+        """What one instance of a chain is given."""
+        mine = set(nodes)
+        return tuple(one for one in self.replays if one.component in mine and one.instance == instance)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What a manifest says of what is not done."""
+
+    failed: tuple[FileRef, ...] = ()
+    taken: tuple[str, ...] = ()
+    letters: dict[str, dict[str, FileRef]] = {}
+    given_up: dict[str, int] = {}  # component -> events that have failed for the last time
+
+
+class Undone:
+    def __init__(
+        self, graph: Graph, layout: Layout, settings: Settings, store: Store, new_stem: Callable[[], str]
+    ) -> None:
+        self.waiting: tuple[Waiting, ...] = ()
+        self._graph = graph
+        self._layout = layout
+        self._store = store
+        self._new_stem = new_stem
+        self._inbox = Inbox(store.disk, store.folder)
+        self._letters = DeadLetters(store.disk, store.folder)
+        self._tracks = graph.promise.acknowledges
+        self._policy = Acknowledger(settings.max_attempts, settings.retry_after, settings.ack_timeout)
+        self._brought: dict[int, Brought] = {}
+        self._adopted: dict[int, tuple[str, ...]] = {}  # epoch -> files whose events have joined those that wait
+        self._spared: set[str] = set()  # files that have been adopted, or are done with
+
+    def resume(self, at: Manifest) -> None:
+        """Go on from a manifest."""
+        self.waiting = tuple(self._inbox.read_waiting(at.failed))
+        self.completed(at)
+
+    # ---- plan -----------------------------------------------------------------------------------------------------
+
+    def end(self, start: Position) -> Position:
+        """How far the inbox is taken by an epoch that begins at `start`."""
+        was = start.get(INBOX, 0)
+        now = self._inbox.end(was)
+        return {INBOX: now} if now > was else {}
+
+    def is_due(self, now: int) -> bool:
+        """True if something that waits is to be done now (microseconds), whether there is new input or not."""
+        due = self._policy.next_due(self.waiting)
+        return (due is not None and due <= now) or bool(self._orphans())
+
+    def begin(self, plan: Plan, now: int) -> Brought:
+        """What the planned epoch is given besides its slices."""
+        entries = self._inbox.between(plan.start.get(INBOX, 0), plan.end.get(INBOX, 0))
+        replays = [Replay(entry.component, self._instance(entry), entry.event) for entry in entries]
+        brought = Brought(tuple(replays))
+        if self._tracks:
+            orphans = self._orphans()
+            self._adopted[plan.epoch] = tuple(orphans)
+            self._spared.update(orphans)
+            self.waiting += tuple(one for path in orphans for one in self._adopt(path))
+            again = self._policy.due(self.waiting, now, max(1, MOST_REPLAYS - len(replays)))
+            replays += [Replay(one.source, one.instance, one.event, root_of(0, i)) for i, one in enumerate(again)]
+            replays.sort(key=lambda replay: replay.component)
+            lanes, instances = self._lanes(plan)
+            brought = Brought(tuple(replays), lanes, instances, tuple(again))
+        self._brought[plan.epoch] = brought
+        return brought
+
+    def _instance(self, entry: Entry) -> int:
+        """Whoever has the key; else the instance that could not do it before."""
+        node = self._graph[entry.component] if entry.component in {n.id for n in self._graph.nodes} else None
+        if node is None:
+            raise JobFailed(
+                "SW-INBOX-EVENT",
+                f"letter {entry.letter} was replayed to {entry.component!r}, which the job does not have",
+                f"give the component that takes it the id {entry.component!r}, and start again",
+            )
+        if node.key is None or node.takes is None:
+            return min(entry.instance, node.parallelism - 1)
+        try:
+            event = from_text(node.takes, entry.event)
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return 0  # the instance says what is wrong with it
+        groups = self._layout.groups
+        return instance_of(node.key.groups(node.key.values([event]), groups)[0], node.parallelism, groups)
+
+    def _lanes(self, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
+        """A number for every source partition of an epoch, and the instance that reads it."""
+        found: dict[str, int] = {}
+        for chain in self._layout.chains:
+            for instance in range(chain.parallelism):
+                mine = ranges(self._graph, chain.nodes, instance, plan.start, plan.end)
+                found.update((f"{name}/{part}", instance) for name, parts in mine.items() for part in parts)
+        found.update((f"{n.id}/{i}", i) for n in self._graph.polled for i in range(n.parallelism))
+        return {name: lane for lane, name in enumerate(sorted(found), start=1)}, found
+
+    def _orphans(self) -> list[str]:
+        """What a source without offsets gave to attempts that came to nothing."""
+        if not self._tracks:
+            return []
+        lost = [node.id for node in self._graph.polled if not node.component.replayable]
+        return [path for source in lost for path in self._inbox.taken(source) if path not in self._spared]
+
+    def _adopt(self, path: str) -> list[Waiting]:
+        source, _, name = path.removeprefix(f"{INBOX}/").partition("/")
+        stem = name.removesuffix(".parquet")
+        instance = min(int(stem.rpartition("-")[2]), self._graph[source].parallelism - 1)
+        events = self._inbox.read_taken(path)
+        return [
+            Waiting(f"{source}/{stem}-{i}", source, instance, event, 0, 0, False, source, "its epoch came to nothing")
+            for i, event in enumerate(events)
+        ]
+
+    # ---- prepare --------------------------------------------------------------------------------------------------
+
+    def settle(self, plan: Plan, reports: Sequence[Report], now: int) -> Settled:
+        """What becomes of what the instances could not do."""
+        letters = reported.letters(reports)
+        brought = self._brought.pop(plan.epoch)
+        if not self._tracks:
+            return Settled(letters=letters)
+        taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
+        troubles = [trouble for report in reports for trouble in report.troubles]
+        events = self._events(plan, brought, {trouble.root for trouble in troubles}, taken)
+        acked = [one for report in reports for one in report.acked]
+        outcome = self._policy.settle(plan.epoch, now, self.waiting, brought.again, troubles, acked, events.__getitem__)
+        self.waiting = outcome.waiting
+        given_up: dict[str, list[Letter]] = defaultdict(list)
+        for letter in outcome.letters:
+            given_up[letter.component].append(letter)
+        stem = f"{plan.epoch:012d}-{self._new_stem()}"
+        for component, mine in given_up.items():
+            ref = self._letters.stage(f"outputs/{component}/{stem}.letters.parquet", mine)
+            letters.setdefault(component, {})["given-up"] = ref
+        failed_now = {(t.component, t.root) for t in troubles if t.error}
+        ids = {component: {events[root].id for name, root in failed_now if name == component} for component in given_up}
+        return Settled(
+            failed=(self._inbox.write_waiting(stem, outcome.waiting),) if outcome.waiting else (),
+            taken=(*self._adopted.pop(plan.epoch, ()), *taken.values()),
+            letters=letters,
+            given_up={
+                name: sum(1 for one in outcome.given_up if one.component == name and one.id in ids[name])
+                for name in given_up
+            },
+        )
+
+    def _events(self, plan: Plan, brought: Brought, roots: set[int], taken: dict[str, str]) -> dict[int, Waiting]:
+        """The events of these roots. Those of a source with offsets are read again."""
+        names = {lane: name for name, lane in brought.lanes.items()}
+        wanted: dict[int, set[int]] = defaultdict(set)
+        for root in roots:
+            lane, number = lane_of(root)
+            wanted[lane].add(number)
+        found: dict[int, Waiting] = {}
+        for lane, numbers in wanted.items():
+            if lane == 0:
+                found.update((root_of(0, number), brought.again[number]) for number in numbers)
+                continue
+            name = names[lane]
+            source = name.partition("/")[0]
+            texts = self._inbox.read_taken(taken[name]) if name in taken else self._read(plan, name, numbers)
+            for number in numbers:
+                event_id, text = f"{name}/{plan.epoch}-{number}", texts[number]
+                found[root_of(lane, number)] = Waiting(
+                    event_id, source, brought.instances[name], text, 0, 0, False, "", ""
+                )
+        return found
+
+    def _read(self, plan: Plan, name: str, numbers: set[int]) -> dict[int, str]:
+        source, _, partition = name.partition("/")
+        found: dict[int, str] = {}
+        at, last = 0, max(numbers)
+        slices: Any = self._graph[source].component.read(partition, plan.start.get(name, 0), plan.end[name])
+        for piece in slices:
+            if at > last:
+                break
+            events = piece.events
+            found.update((n, to_text(events[n - at])) for n in numbers if at <= n < at + len(events))
+            at += len(events)
+        return found
+
+    # ---- commit and complete --------------------------------------------------------------------------------------
+
+    def commit(self, manifest: Manifest) -> None:
+        """Put the dead letters of a manifest where people look for them. Doing it again changes nothing."""
+        keep_letters(self._letters, manifest)
+
+    def completed(self, manifest: Manifest) -> None:
+        """Remove what is done with."""
+        for path in manifest.taken:
+            self._store.disk.discard(self._store.folder / path)
+            self._spared.discard(path)
+
+
+def keep_letters(dead_letters: DeadLetters, manifest: Manifest) -> None:
+    for component, staged in manifest.letters.items():
+        letters = [letter for ref in staged.values() for letter in dead_letters.read_staged(ref)]
+        dead_letters.keep(component, manifest.epoch, letters)

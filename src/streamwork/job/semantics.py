@@ -1,0 +1,164 @@
+"""What a failure may cost: the semantics of a job, and what has to hold for them.
+
+semantics       tracking      after a failure                                   sources              sinks
+at-most-once    -             a failed event is dropped; nothing is replayed    any                  any, written at once
+at-least-once   checkpoint    replay from the last checkpoint                   that can replay      any, written at once
+at-least-once   acknowledge   that event is replayed, then it is a dead letter  any but those in     any, written at once
+                                                                                Spark
+exactly-once    -             roll forward, or replay                           that can replay      that keep a ledger
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from streamwork.components import OffsetSource, Sink
+from streamwork.errors import WrongUse
+
+
+class Semantics(Enum):
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class Tracking(Enum):
+    """By what at-least-once knows that an event is done."""
+
+    CHECKPOINT = "checkpoint"
+    ACKNOWLEDGE = "acknowledge"
+
+
+class Isolation(Enum):
+    """Whether rows that are not committed yet can be seen, apart from the others."""
+
+    READ_COMMITTED = "read-committed"
+    READ_UNCOMMITTED = "read-uncommitted"
+
+
+ON_ERROR = ("fail", "drop", "dead-letter")
+"""What becomes of an event that a component cannot do: the job fails, or the event is dropped, or it is kept as a dead letter."""
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """The semantics that a job has chosen."""
+
+    semantics: Semantics = Semantics.EXACTLY_ONCE
+    tracking: Tracking | None = None
+
+    def __post_init__(self) -> None:
+        if self.tracking is not None and self.semantics is not Semantics.AT_LEAST_ONCE:
+            raise WrongUse(
+                "SW-JOB-SEMANTICS",
+                f"tracking={self.tracking.value!r} has no meaning with {self.semantics.value}",
+                "leave it out, or choose semantics='at-least-once'",
+            )
+
+    @classmethod
+    def of(cls, semantics: str, tracking: str | None) -> Promise:
+        return cls(_known(Semantics, semantics), None if tracking is None else _known(Tracking, tracking))
+
+    def __str__(self) -> str:
+        return self.semantics.value + (", acknowledging" if self.acknowledges else "")
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.semantics is Semantics.EXACTLY_ONCE
+
+    @property
+    def at_most_once(self) -> bool:
+        return self.semantics is Semantics.AT_MOST_ONCE
+
+    @property
+    def acknowledges(self) -> bool:
+        return self.tracking is Tracking.ACKNOWLEDGE
+
+    @property
+    def on_error(self) -> str:
+        """What a component does that was not told anything else."""
+        if self.at_most_once:
+            return "drop"
+        return "dead-letter" if self.acknowledges else "fail"
+
+
+EXACTLY_ONCE = Promise()
+
+
+def _known(kind: type[Any], value: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in kind)
+        raise WrongUse("SW-JOB-SEMANTICS", f"{value!r} is not known", f"use one of: {known}") from None
+
+
+def known_isolation(isolation: str) -> Isolation:
+    found: Isolation = _known(Isolation, isolation)
+    return found
+
+
+def check_on_error(on_error: str | None) -> None:
+    if on_error is not None and on_error not in ON_ERROR:
+        known = ", ".join(repr(one) for one in ON_ERROR)
+        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", f"use one of: {known}")
+
+
+def check_source(promise: Promise, source_id: str, source: Any) -> None:
+    """Refuse a source with which the promise cannot hold."""
+    if isinstance(source, OffsetSource):
+        if promise.acknowledges and source.native() is not None:
+            raise _cannot(
+                promise,
+                f"source {source_id!r} is read by Spark, so one event of it cannot be had again by itself",
+                "use tracking='checkpoint', or a source that Streamwork reads",
+            )
+        return
+    if not source.replayable and not promise.at_most_once and not promise.acknowledges:
+        raise _cannot(
+            promise,
+            f"source {source_id!r} cannot give the same events again",
+            "make it a StatefulSource whose state alone decides what comes next, and say so: replayable = True; or choose "
+            "semantics='at-most-once', or 'at-least-once' with tracking='acknowledge'",
+        )
+
+
+def check_sink(promise: Promise, sink_id: str, sink: Any, isolation: Isolation) -> None:
+    """Refuse a sink with which the promise cannot hold."""
+    if not isinstance(sink, Sink):
+        return
+    if promise.exactly_once and not sink.kind.keeps_ledger:
+        raise _cannot(
+            promise,
+            f"sink {sink_id!r} ({type(sink).__name__}) keeps no ledger, so it cannot tell what it has written already",
+            "write to a sink that is transactional or idempotent, or choose semantics='at-least-once'",
+        )
+    if isolation is Isolation.READ_UNCOMMITTED:
+        if not promise.exactly_once:
+            raise _cannot(
+                promise,
+                f"sink {sink_id!r} has isolation='read-uncommitted', but everything is written at once anyway",
+                "leave isolation= out, or choose semantics='exactly-once'",
+            )
+        if not sink.previews:
+            raise _cannot(
+                promise,
+                f"sink {sink_id!r} ({type(sink).__name__}) has isolation='read-uncommitted', but it cannot show previews",
+                "leave isolation= out, or write to SqliteSink or PostgresSink",
+            )
+
+
+def check_operator(promise: Promise, operator_id: str, operator: Any) -> None:
+    """Refuse an operator with which the promise cannot hold."""
+    if promise.acknowledges and hasattr(operator, "apply_batch"):
+        raise _cannot(
+            promise,
+            f"{operator_id} defines apply_batch, and of a batch nobody can tell which event became which",
+            "define apply instead, or use tracking='checkpoint'",
+        )
+
+
+def _cannot(promise: Promise, why: str, ways_out: str) -> WrongUse:
+    return WrongUse("SW-JOB-SEMANTICS", f"{promise} cannot hold: {why}", ways_out)
