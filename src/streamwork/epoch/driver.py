@@ -208,8 +208,9 @@ class Driver:
         except Abandoned:
             return self._abandon(plan, last)
         self._tell(Step.REPORT, plan.epoch)
-        if self.graph.polled and plan.end.items() <= plan.start.items() and not reported.events(self.graph, reports):
-            return None  # sources that are polled had nothing to say: the number is spent, nothing else has happened
+        if self._nothing_happened(plan, reports):
+            self._undone.forget(plan)
+            return None  # the number is spent
         try:
             manifest = self._prepare(plan, reports)
         except FileExistsError:  # somebody has used that number: it is spent
@@ -230,6 +231,12 @@ class Driver:
             self._keep()
         return manifest
 
+    def _nothing_happened(self, plan: Plan, reports: Sequence[Report]) -> bool:
+        """True if sources that are polled had nothing to say, and nothing else was due."""
+        if not self.graph.polled or reported.events(self.graph, reports):
+            return False
+        return plan.end.items() <= plan.start.items() and not self._undone.is_due(self._now())
+
     def _begin(self, depth: int) -> None:
         """1 and 2, of as many epochs as may be under way."""
         while len(self._under_way) < depth and (plan := self._plan()) is not None:
@@ -244,6 +251,7 @@ class Driver:
             if self.graph.promise.at_most_once:
                 self._lost = furthest(self._lost, spent.end)
             self._sinks.withdraw(spent.epoch)
+            self._undone.forget(spent)
         self._under_way.clear()
         self._watch.abandoned(plan)
         self._tell(Step.ABANDON, plan.epoch)
@@ -258,7 +266,7 @@ class Driver:
             return self._write_plan(parent, leg.start, leg.end, leg.ticks)
         start = starts(self.graph, at, self._skipped)
         end = self._route.capped(start, {**ends(self.graph, start), **self._undone.end(start)})
-        tick = round(self._clock.now() * 1_000_000)
+        tick = self._now()
         woken = self.graph.timed and self._next_tick is not None and tick >= self._next_tick
         if end == start and not woken and not self.graph.polled and not self._undone.is_due(tick):
             return None
@@ -287,7 +295,7 @@ class Driver:
 
     def _submit(self, plan: Plan) -> None:
         """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
-        brought = self._undone.begin(plan, round(self._clock.now() * 1_000_000))
+        brought = self._undone.begin(plan, self._now())
         retried = tuple(one.id for one in brought.again)
         works = [
             Work(
@@ -345,7 +353,7 @@ class Driver:
 
     def _prepare(self, plan: Plan, reports: Sequence[Report]) -> Manifest:
         """4. From here on the epoch is never abandoned, only rolled forward."""
-        settled = self._undone.settle(plan, reports, round(self._clock.now() * 1_000_000))
+        settled = self._undone.settle(plan, reports, self._now())
         counters = {node.id: reported.counters(node.id, reports) for node in self.graph.nodes}
         for name, count in settled.given_up.items():  # they do not come again
             counters[name]["failed"] -= count
@@ -421,6 +429,10 @@ class Driver:
             self._store.clean_up(self.fence, named, done=self.at.epoch)
         self._line = keep
         self._watch.lap(self.at.epoch, Step.PRUNE)
+
+    def _now(self) -> int:
+        """Microseconds since 1970."""
+        return round(self._clock.now() * 1_000_000)
 
     def _new_stem(self) -> str:
         return f"{self.fence}-{self._new_uid()[:8]}"

@@ -67,7 +67,7 @@ class Undone:
         self._tracks = graph.promise.acknowledges
         self._policy = Acknowledger(settings.max_attempts, settings.retry_after, settings.ack_timeout)
         self._brought: dict[int, Brought] = {}
-        self._adopted: dict[int, tuple[str, ...]] = {}  # epoch -> files whose events have joined those that wait
+        self._adopted: list[str] = []  # files whose events have joined those that wait, and no manifest says so yet
         self._spared: set[str] = set()  # files that have been adopted, or are done with
 
     def resume(self, at: Manifest) -> None:
@@ -95,7 +95,7 @@ class Undone:
         brought = Brought(tuple(replays))
         if self._tracks:
             orphans = self._orphans()
-            self._adopted[plan.epoch] = tuple(orphans)
+            self._adopted += orphans
             self._spared.update(orphans)
             self.waiting += tuple(one for path in orphans for one in self._adopt(path))
             again = self._policy.due(self.waiting, now, max(1, MOST_REPLAYS - len(replays)))
@@ -105,6 +105,10 @@ class Undone:
             brought = Brought(tuple(replays), lanes, instances, tuple(again))
         self._brought[plan.epoch] = brought
         return brought
+
+    def forget(self, plan: Plan) -> None:
+        """The epoch came to nothing: what it was given comes again."""
+        self._brought.pop(plan.epoch, None)
 
     def _instance(self, entry: Entry) -> int:
         """Whoever has the key; else the instance that could not do it before."""
@@ -159,6 +163,7 @@ class Undone:
         brought = self._brought.pop(plan.epoch)
         if not self._tracks:
             return Settled(letters=letters)
+        adopted, self._adopted = self._adopted, []
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
         troubles = [trouble for report in reports for trouble in report.troubles]
         events = self._events(plan, brought, {trouble.root for trouble in troubles}, taken)
@@ -176,7 +181,7 @@ class Undone:
         ids = {component: {events[root].id for name, root in failed_now if name == component} for component in given_up}
         return Settled(
             failed=(self._inbox.write_waiting(stem, outcome.waiting),) if outcome.waiting else (),
-            taken=(*self._adopted.pop(plan.epoch, ()), *taken.values()),
+            taken=(*adopted, *taken.values()),
             letters=letters,
             given_up={
                 name: sum(1 for one in outcome.given_up if one.component == name and one.id in ids[name])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamwork.components import Event, LedgerEntry, LedgerRow, Sink, SinkKind
+from streamwork.components import Event, LedgerEntry, LedgerRow, PreviewLabel, Sink, SinkKind
 from streamwork.components.columns import to_structs
 from streamwork.components.sink import fenced
 from streamwork.epoch.commit import Verdict, settle
@@ -19,10 +19,12 @@ class Table:
     def __init__(self) -> None:
         self.rows: list[Any] = []
         self.ledger: LedgerRow | None = None
+        self.previews: list[tuple[PreviewLabel, list[Any]]] = []
 
 
 class MemorySink(Sink[Any]):
     kind = SinkKind.TRANSACTIONAL
+    previews = True
 
     def __init__(self, table: Table, use_ledger: bool = True) -> None:
         """`use_ledger=False` is for proving that the ledger is needed."""
@@ -41,9 +43,16 @@ class MemorySink(Sink[Any]):
         if row.fence > fence:
             raise fenced(sink_id, row.fence, fence)
         self._table.ledger = LedgerRow(fence, row.position, row.manifest_sha256)
+        self._table.previews.clear()
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         return self._table.ledger
+
+    def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
+        self._table.previews.append((label, to_structs(self._event, batch)))
+
+    def withdraw(self, uid: str, sink_id: str, epoch: int) -> None:
+        self._table.previews = [(label, rows) for label, rows in self._table.previews if label.epoch > epoch]
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         rows = [event for batch in staged for event in to_structs(self._event, batch)]
@@ -57,3 +66,4 @@ class MemorySink(Sink[Any]):
         elif verdict is Verdict.ADOPT:
             assert self._table.ledger is not None
             self._table.ledger = LedgerRow(entry.fence, self._table.ledger.position, entry.manifest_sha256)
+        self.withdraw(entry.uid, entry.sink, entry.epoch)

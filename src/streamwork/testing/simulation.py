@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from streamwork.components import Record, Sink
+from streamwork.delivery import DeadLetters, Letter
 from streamwork.engine import Schedule
 from streamwork.engine.engine import Choice
 from streamwork.engine.instance import row_format
@@ -49,6 +50,8 @@ class Result:
     checkpoints: list[int]  # the completed ones
     processed: dict[str, int]  # component -> how often it handled an event, in completed checkpoints
     delivered: dict[str, int]  # component -> how often that gave something
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)  # component -> all of its counters, likewise
+    letters: list[Letter] = field(default_factory=list)  # the dead letters
     lives: int = 1
     steps: int = 0  # how many choices the schedule made: `crash_at` may be any of them
     story: list[str] = field(default_factory=list)
@@ -112,7 +115,7 @@ class _Simulation:
             else replace(node, component=MemorySink(self._tables[node.id], guards.ledger))
             for node in graph.nodes
         )
-        self._graph = Graph(graph.job, nodes)
+        self._graph = Graph(graph.job, nodes, graph.promise)
         self._story: list[str] = []
         self._processes = SimulatedProcesses()
         self._manifests: dict[str, Manifest] = {}
@@ -135,7 +138,7 @@ class _Simulation:
             try:
                 started = driver.start()
                 self._story.append(f"life {life}: " + ("new" if started.new else f"resumed at {started.resumed_at}"))
-                while driver.run_epoch() is not None:
+                while driver.run_epoch() is not None or driver.unsettled():
                     self._clock.sleep(0.1)
                     if until is not None and until(self._result(store, driver.at, life)):
                         break
@@ -174,6 +177,8 @@ class _Simulation:
             processed={name: counters["processed"] for name, counters in counted.items()},
             delivered={name: counters["delivered"] for name, counters in counted.items()},
             lives=lives,
+            counts={name: dict(counters) for name, counters in counted.items()},
+            letters=DeadLetters(store.disk, store.folder).all(),
             steps=self._schedule.steps,
             story=self._story,
         )

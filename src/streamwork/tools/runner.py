@@ -129,7 +129,9 @@ class Tally:
             counted = [manifest.counters[name] for name in self._sources]
             self.checkpoints += 1
             self.events += sum(counters["processed"] for counters in counted)
-            self.dropped += sum(counters["dropped"] for counters in counted)
+            for counters in manifest.counters.values():
+                self.dropped += counters["dropped"]
+                self.dead_letters += counters["dead_letters"]
         if self._watcher is not None:
             self._watcher.on_step(step, epoch, manifest)
 
