@@ -8,10 +8,14 @@ import pyarrow as pa
 
 from streamwork.components.columns import Columns, as_columns, to_structs
 from streamwork.components.sink import RowsRejected, WriteStopped
-from streamwork.engine.staging import PIECE, Staging
+from streamwork.engine.staging import Staging
 from streamwork.engine.steps import Given, Outputs, Step
 from streamwork.engine.tracked import UNTRACKED, roots_of
 from streamwork.errors import JobFailed, StreamworkError
+
+
+ROWS = 65_536
+"""So many rows are written at a time. Each write is a transaction of the target, which costs more than the rows in it."""
 
 
 class StageStep(Step):
@@ -31,7 +35,7 @@ class StageStep(Step):
 
 
 class WriteStep(Step):
-    """Outputs are written to the sink as they come, some thousand at a time, and before every checkpoint."""
+    """Outputs are written to the sink as they come, many at a time, and before every checkpoint."""
 
     takes_columns = True
     claim: Callable[[], bool]
@@ -49,15 +53,15 @@ class WriteStep(Step):
     def process(self, events: Given) -> Outputs:
         self._waiting.append(events)
         self._count += len(events)
-        self.processed += len(events)
-        return self.drain() if self._count >= PIECE else {}
+        return self.drain() if self._count >= ROWS else {}
 
     def drain(self) -> Outputs:
         if self._count:
-            waiting, self._waiting, self._count = self._waiting, [], 0
+            waiting, count, self._waiting, self._count = self._waiting, self._count, [], 0
             assert self.node.takes is not None
             roots = [root for events in waiting for root in _roots(events)] if self.following is not None else []
             self._write(as_columns(self.node.takes, waiting, self.node.id).batch, roots)
+            self.processed += count
         return {}
 
     def _write(self, rows: pa.RecordBatch, roots: Sequence[int]) -> None:

@@ -88,7 +88,7 @@ class Contest:
         self._sizes = sizes
         self._tell: Tell = lambda line: tell(f"{keys:,} keys: {line}")
         self._rng = np.random.default_rng(7)
-        self._names = _names(keys)
+        self._names = card_names(keys)
         self._counts, self._totals = np.zeros(keys, np.int64), np.zeros(keys)
         self._skipped = dict(skipped)
         self._seconds: dict[str, list[float]] = {}
@@ -138,7 +138,7 @@ class Contest:
             for start in range(0, batch.num_rows, APPENDED):
                 log.append(batch.slice(start, APPENDED))
             log.sync()
-        for name in _turned([*OURS, *self._sizes.peers], repeat):
+        for name in turned([*OURS, *self._sizes.peers], repeat):
             if name in self._skipped:
                 continue
             used = CpuTime()
@@ -226,13 +226,13 @@ class Contest:
         return None if theirs is None else spread([b / a for a, b in zip(mine, theirs, strict=True)])
 
 
-def _turned(names: list[str], repeat: int) -> list[str]:
+def turned(names: list[str], repeat: int) -> list[str]:
     """Each repeat begins with another one: who comes first may find a busier machine."""
     at = repeat % len(names)
     return names[at:] + names[:at]
 
 
-def _names(count: int) -> list[str]:
+def card_names(count: int) -> list[str]:
     """Keys that are spread evenly over the instances, also where there are two."""
     key, found = Key(("card",)), list[list[str]]([] for _ in range(PARALLELISM))
     number = 0

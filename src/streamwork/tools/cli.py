@@ -24,6 +24,7 @@ from streamwork.tools.demo import look, run_demo
 from streamwork.tools.dev import develop
 from streamwork.tools.doctor import Finding, examine
 from streamwork.tools.job_commands import checkpoints_command, status_command, stop_command
+from streamwork.tools.letter_commands import letters_group
 from streamwork.tools.log_commands import log_group
 from streamwork.tools.new import create
 from streamwork.tools.output import JSON, print_json
@@ -218,6 +219,17 @@ def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
     _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
 
 
+@bench_group.command("semantics")
+@click.option("--quick", is_flag=True, help="Few events: to see that it works.")
+@JSON
+def bench_semantics_command(quick: bool, as_json: bool) -> None:
+    """A count per card into SQLite and PostgreSQL, under each of the semantics."""
+    from streamwork.tools import bench_semantics as bench
+
+    sizes = bench.QUICK if quick else bench.FULL
+    _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
+
+
 @bench_group.command("state-size")
 @click.option("--quick", is_flag=True, help="A few thousand keys: to see that it works.")
 @JSON
@@ -238,8 +250,7 @@ def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
         click.echo(f"{name:<28} {value:,}" if isinstance(value, int | float) else f"{name:<28} {value}")
 
 
-cli.add_command(log_group)
-for command in (status_command, stop_command, checkpoints_command):
+for command in (log_group, letters_group, status_command, stop_command, checkpoints_command):
     cli.add_command(command)
 
 
