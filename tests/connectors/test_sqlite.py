@@ -170,3 +170,16 @@ def test_every_type_has_a_place(tmp_path: Path) -> None:
         assert db.execute("SELECT * FROM wide").fetchone() == (
             1, b"\x00", "2026-01-02T00:00:00+00:00", "2026-01-02", "1.50", '["a"]', '{"b":1}', '{"x":3}', None,
         )  # fmt: skip
+
+
+def test_a_sink_that_is_given_another_table(tmp_path: Path) -> None:
+    """It would go on where the old one is, and the new one would lack what is there."""
+    old: Any = SqliteSink(tmp_path / "x.db", "old")
+    old.open(Seen)
+    old.register("u", "s", 1)
+    new: Any = SqliteSink(tmp_path / "x.db", "new")
+    new.open(Seen)
+    with pytest.raises(Refused, match="(?s)SW-SINK-MOVED.*old"):
+        new.register("u", "s", 2)
+    new.register("u", "another", 2)
+    old.register("u", "s", 2)

@@ -15,7 +15,11 @@ from streamwork.errors import JobFailed
 
 
 def checked_slice(
-    event: type[msgspec.Struct], batch: pa.RecordBatch, on_error: OnError | None, row_name: Callable[[int], str], action: str
+    event: type[msgspec.Struct],
+    batch: pa.RecordBatch,
+    on_error: OnError | None,
+    row_name: Callable[[int], str],
+    action: str,
 ) -> Slice:
     """The events of a batch, which has (at least) the columns of `event`, each of a type that fits (`parquet_types`).
 

@@ -26,7 +26,9 @@ class LineFile(OffsetSource[E], Generic[E]):
     Whoever plans and whoever reads ask the same `records`, so a slice always ends between two of them.
     """
 
-    def __init__(self, path: str | Path, event: type[E], on_error: OnError | None, max_events: int, start: Start) -> None:
+    def __init__(
+        self, path: str | Path, event: type[E], on_error: OnError | None, max_events: int, start: Start
+    ) -> None:
         fields_of(event)
         self.event = event
         self.max_events = max_events

@@ -103,20 +103,22 @@ class ParquetSink(Sink[E], Generic[E]):
             self._folders.sync(folder)
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
-        with self._failing():
-            mine = self._staging / f"{fence:012d}-{secrets.token_hex(8)}"
+        with self._failing(), self._turning_away(sink_id, fence):
             self._check_fence(sink_id, fence)
+            mine = self._staging / f"{fence:012d}-{secrets.token_hex(8)}"
             self._folders.make(mine)
             self._folders.sync(self._staging)
             try:
-                self._own(mine, uid, sink_id)
+                with self._mine_only(mine):
+                    self._own(mine, uid, sink_id)
                 self._check_fence(sink_id, fence)
             except Refused:
                 self._folders.remove(mine)
                 raise
             for name in self._folders.names(self._staging):
                 if (staged := _STAGED.fullmatch(name)) and int(staged[1]) <= fence and name != mine.name:
-                    self._bury(name)
+                    with suppress(FileNotFoundError):  # somebody else did
+                        self._bury(name)
             self._folders.sync(self._staging)
             for name in self._folders.names(self._staging):
                 if name.startswith("dead-"):
@@ -145,19 +147,16 @@ class ParquetSink(Sink[E], Generic[E]):
         position = entry.end if verdict is Verdict.APPLY else row.position
         assert position is not None
         ledger = _Ledger(entry.uid, entry.sink, position, entry.fence, entry.manifest_sha256)
-        try:
-            with self._failing():
-                newest = self._newest()
-                if verdict is Verdict.ADOPT:
-                    assert newest is not None
-                    if row.manifest_sha256 != entry.manifest_sha256:
-                        self._adopt(self._mine, newest, ledger)
-                elif newest is not None and newest >= entry.epoch:
-                    raise wrong_ledger(entry.sink, row, f"it has a folder epoch={newest} that is not before {entry.epoch}")
-                else:
-                    self._apply(self._mine, entry.epoch, ledger, staged)
-        except _StagingGone:
-            raise fenced(entry.sink, max([*self._fences(), entry.fence + 1]), entry.fence) from None
+        with self._failing(), self._turning_away(entry.sink, entry.fence):
+            newest = self._newest()
+            if verdict is Verdict.ADOPT:
+                assert newest is not None
+                if row.manifest_sha256 != entry.manifest_sha256:
+                    self._adopt(self._mine, newest, ledger)
+            elif newest is not None and newest >= entry.epoch:
+                raise wrong_ledger(entry.sink, row, f"it has a folder epoch={newest} that is not before {entry.epoch}")
+            else:
+                self._apply(self._mine, entry.epoch, ledger, staged)
 
     def _apply(self, mine: Path, epoch: int, ledger: _Ledger, staged: Iterator[pa.RecordBatch]) -> None:
         made, target = mine / f"epoch={epoch}", self.folder / f"epoch={epoch}"
@@ -194,6 +193,13 @@ class ParquetSink(Sink[E], Generic[E]):
                 raise
             raise _StagingGone from None
 
+    @contextmanager
+    def _turning_away(self, sink_id: str, fence: int) -> Iterator[None]:
+        try:
+            yield
+        except _StagingGone:
+            raise fenced(sink_id, max([*self._fences(), fence + 1]), fence) from None
+
     # ---- fence and owner ---------------------------------------------------------------------------------------------
 
     @property
@@ -211,8 +217,7 @@ class ParquetSink(Sink[E], Generic[E]):
             raise fenced(sink_id, max(known), fence)
 
     def _bury(self, name: str) -> None:
-        with suppress(FileNotFoundError):  # somebody else did
-            self._folders.rename(self._staging / name, self._staging / f"dead-{name}")
+        self._folders.rename(self._staging / name, self._staging / f"dead-{name}")
 
     def _own(self, mine: Path, uid: str, sink_id: str) -> None:
         owner, path = _Owner(uid, sink_id), self.folder / "_owner.json"

@@ -14,7 +14,7 @@ import pyarrow.csv
 from streamwork.components import Event, LedgerEntry, RowsRejected
 from streamwork.components.sink import fenced
 from streamwork.connectors.address import HIDDEN, Address, needed, wrong_address
-from streamwork.connectors.pieces import gathered
+from streamwork.connectors.pieces import gathered, newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
 from streamwork.connectors.text import with_text
 from streamwork.epoch.commit import settle
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Event)
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts what is longer, silently
 RECONNECT_SECONDS = 10.0
+_FORM = "postgresql://user@host:5432/database, or as key=value pairs"
 _STAGING = "streamwork_staging"
 _CSV = pyarrow.csv.WriteOptions(include_header=False)
 # A driver that hangs between two statements must not keep the ledger row from its successor for ever; nor one whose machine
@@ -105,7 +106,7 @@ class PostgresSink(SqlSink[E], Generic[E]):
             if not self._key:
                 self._copy(db, self.table, columns, staged)
             else:
-                self._stage(db, staged)
+                self._stage(db, newest(staged, self._key))
                 others = [name for name in columns if name not in self._key]
                 change = ", ".join(f"{{o{number}}} = EXCLUDED.{{o{number}}}" for number in range(len(others)))
                 self._execute(
@@ -282,7 +283,9 @@ def _address(dsn: str) -> Address:
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
     except psycopg.ProgrammingError:  # which quotes the string, with all that is in it
-        raise wrong_address("postgresql://user@host:5432/database, or as key=value pairs") from None
+        raise wrong_address(_FORM) from None
+    if "@" in parts.get("host", ""):  # of a password with an @ in it, the end would be taken for the host, and shown
+        raise wrong_address(f"{_FORM}; in a URL, an @ in the password is written %40")
     secrets = {name: value for name, value in parts.items() if "password" in name and name != "passfile"}
     shown = " ".join(f"{name}={HIDDEN if name in secrets else value}" for name, value in parts.items())
     return Address(dsn, shown, tuple(secrets.values()))

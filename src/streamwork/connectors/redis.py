@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from streamwork.components.schema import fields_of
 from streamwork.components.sink import fenced
 from streamwork.connectors import redis_scripts as scripts
 from streamwork.connectors.address import Address, needed
-from streamwork.connectors.pieces import gathered
+from streamwork.connectors.pieces import newest
 from streamwork.connectors.text import with_text
 from streamwork.epoch.commit import Verdict, settle, wrong_ledger
 from streamwork.errors import JobFailed, Refused, WrongUse
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=Event)
 CHUNK = 500  # keys per script: nobody else is served while it runs
 OWNERS = "streamwork_owners"
 TIMEOUT = 30.0
-Row = tuple[bytes, list[bytes]]  # the key's name; fields and values in turn
+Row = tuple[bytes, tuple[bytes | None, ...]]  # the key's name; the values of the fields
 
 
 class RedisSink(Sink[E], Generic[E]):
@@ -141,15 +141,15 @@ class RedisSink(Sink[E], Generic[E]):
             raise wrong_ledger(entry.sink, row, f"somebody changed it while checkpoint {entry.epoch} was being written")
 
     def _put(self, script: str, row: str, fence: int, epoch: int, staged: Iterator[pa.RecordBatch], sink: str) -> None:
-        marks = [b"__fence", b"%d" % fence, b"__epoch", b"%d" % epoch] if script == scripts.KEYS else []
-        for batch in gathered(staged):
-            rows = list(dict(self._rows(batch)).items())  # of several rows of one key only the last one shows
+        for batch in newest(staged, self._key):
+            rows = list(self._rows(batch))
             for start in range(0, len(rows), CHUNK):
                 chunk = rows[start : start + CHUNK]
-                values: list[Any] = [fence, epoch]
-                for _, fields in chunk:
-                    values += [len(fields) + len(marks), *fields, *marks]
-                answer, detail = self._call(script, [row, *(name for name, _ in chunk)], values)
+                keys, packed = (
+                    [row, *(name for name, _ in chunk)],
+                    b"".join(_sized(v) for _, values in chunk for v in values),
+                )
+                answer, detail = self._call(script, keys, [fence, epoch, packed, *batch.schema.names])
                 if answer == "fenced":
                     raise fenced(sink, int(detail), fence)
                 if answer == "rejected":
@@ -190,15 +190,14 @@ class RedisSink(Sink[E], Generic[E]):
         return self._client
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        names = [name.encode() for name in batch.schema.names]
         columns = [[_bytes(value) for value in with_text(column)] for column in batch.columns]
-        places = [batch.schema.names.index(name) for name in self._key]
-        escape: Callable[[bytes], bytes] = _escaped if len(places) > 1 else lambda part: part
-        for values in zip(*columns, strict=True):
-            key = b":".join(escape(values[place] or b"") for place in places)
-            name = self.prefix.encode() + b":" + key
-            fields = [part for pair in zip(names, values, strict=True) if pair[1] is not None for part in pair]
-            yield name, fields
+        parts = [columns[batch.schema.names.index(name)] for name in self._key]
+        keys: Iterable[bytes] = parts[0]
+        if len(parts) > 1:
+            keys = (b":".join(map(_escaped, key)) for key in zip(*parts, strict=True))
+        prefix = self.prefix.encode() + b":"
+        for key, values in zip(keys, zip(*columns, strict=True), strict=True):
+            yield prefix + key, values
 
 
 def _row_name(uid: str, sink_id: str) -> str:
@@ -207,6 +206,10 @@ def _row_name(uid: str, sink_id: str) -> str:
 
 def _json(position: Position) -> str:
     return msgspec.json.encode(position, order="sorted").decode()
+
+
+def _sized(value: bytes | None) -> bytes:
+    return b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value
 
 
 def _escaped(part: bytes) -> bytes:

@@ -66,42 +66,51 @@ for i = 2, #KEYS do
 end
 """
 
-_REPLACE = """
-  local count = tonumber(ARGV[at])
-  if %s then
-    redis.call('DEL', KEYS[i])
-    redis.call('HSET', KEYS[i], unpack(ARGV, at + 1, at + count))
+# ARGV[3] has the values of all keys, one after the other: each its length in 4 bytes, then its bytes; None is FFFFFFFF. One
+# argument, because clients take long over many. What there was is removed: a field that is None now must not be there any more.
+_NEXT = """
+local at = 1
+local function following(put)
+  for j = 4, #ARGV do
+    local size
+    size, at = struct.unpack('>I4', ARGV[3], at)
+    if size ~= 4294967295 then
+      put[#put + 1] = ARGV[j]
+      put[#put + 1] = string.sub(ARGV[3], at, at + size - 1)
+      at = at + size
+    end
   end
-  at = at + 1 + count
+  return put
+end
+local function replace(key, put)
+  redis.call('DEL', key)
+  redis.call('HSET', key, unpack(put))
+end
 """
 
-# KEYS: row, keys. ARGV: fence, epoch; per key: how many fields and values, and these, with __fence and __epoch among them
+# KEYS: row, keys. ARGV: fence, epoch, values, names of the fields
 KEYS = (
     _FENCE
     + _TYPES
+    + _NEXT
     + """
-local fence, epoch, at = tonumber(ARGV[1]), tonumber(ARGV[2]), 3
+local fence, epoch = tonumber(ARGV[1]), tonumber(ARGV[2])
 for i = 2, #KEYS do
+  local put = following({'__fence', ARGV[1], '__epoch', ARGV[2]})
   local stored = redis.call('HMGET', KEYS[i], '__fence', '__epoch')
   local f, e = tonumber(stored[1] or '-1'), tonumber(stored[2] or '-1')
-"""
-    + _REPLACE % "fence > f or (fence == f and epoch >= e)"
-    + """
+  if fence > f or (fence == f and epoch >= e) then replace(KEYS[i], put) end
 end
 return {'done', ''}
 """
 )
 
-# The same without a ledger: written at once. ARGV: two that are not looked at, then as above
+# The same without a ledger: written at once.
 AT_ONCE = (
     _TYPES
+    + _NEXT
     + """
-local at = 3
-for i = 2, #KEYS do
-"""
-    + _REPLACE % "true"
-    + """
-end
+for i = 2, #KEYS do replace(KEYS[i], following({})) end
 return {'done', ''}
 """
 )

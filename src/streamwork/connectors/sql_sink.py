@@ -165,6 +165,19 @@ class SqlSink(Sink[E], Generic[E]):
                     "run with the --root that the table was filled from, and the sink's old id; or write to another table; or, "
                     "to begin anew, remove the table and its row in streamwork_owners",
                 )
+            before = self._execute(
+                db,
+                "SELECT target FROM streamwork_owners WHERE uid = ? AND sink = ? AND target <> ?",
+                (uid, sink_id, self._target),
+            ).fetchone()
+            if before is not None:  # its ledger row tells of that one
+                raise Refused(
+                    "SW-SINK-MOVED",
+                    f"sink {sink_id!r} of this job has filled table {before[0]} in {self._where} until now; what is there would "
+                    f"be missing in {self.table}",
+                    f"write to {before[0]} again, or rename it to {self.table} here and in streamwork_owners; to fill a new table "
+                    "from the start, give the sink another id",
+                )
             self._execute(
                 db,
                 "INSERT INTO streamwork_ledger (uid, sink, fence) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from streamwork.components import Event, LedgerEntry, RowsRejected
+from streamwork.connectors.pieces import newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
 from streamwork.connectors.text import with_text
 from streamwork.epoch.commit import settle
@@ -57,13 +58,9 @@ class SqliteSink(SqlSink[E], Generic[E]):
             self._connection = None
 
     def _write(self, db: sqlite3.Connection, staged: Iterator[pa.RecordBatch]) -> None:
-        for batch in staged:
-            names, columns = batch.schema.names, [with_text(column) for column in batch.columns]
-            rows: Iterable[tuple[Any, ...]] = zip(*columns, strict=True)
-            if self._key:  # of several rows of one key only the last one shows: write only that
-                keys = zip(*(columns[names.index(name)] for name in self._key), strict=True)
-                rows = dict(zip(keys, rows, strict=True)).values()
-            self._insert(db, "INSERT OR REPLACE" if self._key else "INSERT", self.table, names, rows)
+        for batch in newest(staged, self._key) if self._key else staged:
+            rows = zip(*(with_text(column) for column in batch.columns), strict=True)
+            self._insert(db, "INSERT OR REPLACE" if self._key else "INSERT", self.table, batch.schema.names, rows)
 
     def _add(self, db: sqlite3.Connection, table: str, batch: pa.RecordBatch) -> None:
         rows = zip(*(with_text(column) for column in batch.columns), strict=True)

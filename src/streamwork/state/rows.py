@@ -31,6 +31,9 @@ OWN_FIELDS = (
     pa.field("__timers", TIMERS),
 )
 
+PIECE = 8_192
+"""So many records are made into columns at a time: each is looked at several times, while it is still in the processor's cache."""
+
 
 class RowFormat:
     """The rows of one component's state."""
@@ -59,6 +62,12 @@ class RowFormat:
         if state.slots is not None:
             return self._encode_slots(state, state.slots, epoch, everything)
         keys = list(state.records if everything else state.changed)
+        if len(keys) <= PIECE:
+            return self._encode_records(state, keys, epoch)
+        pieces = (keys[start : start + PIECE] for start in range(0, len(keys), PIECE))
+        return pa.concat_tables([self._encode_records(state, piece, epoch) for piece in pieces])
+
+    def _encode_records(self, state: KeyedState, keys: list[Any], epoch: int) -> pa.Table:
         kept: list[Any] = list(map(state.records.get, keys))
         gone = None
         if type(None) in set(map(type, kept)):
