@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from contract_jobs import Alert, Averaging, Reading, Splitting
-from sample import Payment, Summing, payments
-from streamwork import Job, ListSource, SqliteSink
+from crashes import Crash as Died
+from crashes import CrashAt
+from sample import Payment, Seen, Summing, Sums, payments, run_job
+from streamwork import CallableSink, Event, Job, KeyedOperator, ListSource, Operator, SqliteSink, WrongUse
 from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data
 from streamwork.engine.dispatcher import Dispatcher
+from streamwork.epoch import Step
 from streamwork.job import Input
 from streamwork.testing import Crash, Lose, Pause, run
 
@@ -108,3 +113,92 @@ def test_a_checkpoint_that_takes_too_long_or_loses_an_instance_is_abandoned_and_
     assert result.states == undisturbed.states
     assert sorted(map(repr, result.outputs["out"])) == sorted(map(repr, undisturbed.outputs["out"]))
     assert result.lives == 1
+
+
+class Account(Event):
+    owner: str
+    amount: int
+
+
+class Ledger:
+    """An outside system with two doors: one sets a balance, which is idempotent, one charges an amount, which is not."""
+
+    def __init__(self) -> None:
+        self.balances: dict[str, int] = {}
+
+    def set_balance(self, row: Account) -> None:
+        self.balances[row.owner] = row.amount
+
+    def charge(self, row: Account) -> None:
+        self.balances[row.owner] = self.balances.get(row.owner, 0) - row.amount
+
+
+def test_setting_a_balance_twice_is_harmless_and_charging_twice_is_not(tmp_path: Path) -> None:
+    """The same job with an upserting and with an incrementing sink under at-least-once, and a crash after the write."""
+
+    def after_a_crash(door: str) -> dict[str, int]:
+        ledger = Ledger()
+        job = Job(door.replace("_", "-"), semantics="at-least-once", checkpoint_every=0)
+        rows = job.source(ListSource([Account("ann", 100 if door == "set_balance" else 10)], Account), id="in")
+        rows.sink(CallableSink(getattr(ledger, door)), id="out")
+        with pytest.raises(Died):
+            run_job(job, tmp_path / door, watcher=CrashAt(0, Step.COMPUTE))
+        run_job(job, tmp_path / door)
+        return ledger.balances
+
+    assert after_a_crash("set_balance") == {"ann": 100}
+    assert after_a_crash("charge") == {"ann": -20}, "charged twice: that is what at-least-once means"
+
+
+def test_charging_exactly_once_is_refused_where_it_cannot_hold() -> None:
+    job = Job("charges")
+    job.source(ListSource([], Account), id="in").sink(CallableSink(Ledger().charge), id="out")
+    with pytest.raises(WrongUse, match="(?s)SW-JOB-SEMANTICS.*'out'.*keeps no ledger.*at-least-once"):
+        job.graph()
+
+
+def test_a_failed_lookup_was_processed_once_and_delivered_never() -> None:
+    """Times processed and times delivered are not the same."""
+
+    class LookUp(Operator[Payment, Payment]):
+        def apply(self, event: Payment, collector: Any) -> None:
+            if event.card == "unknown":
+                raise LookupError(event.card)
+            collector.emit(event)
+
+    job = Job("look-up", semantics="at-most-once")
+    job.source(ListSource([], Payment), id="in").apply(LookUp(), id="look-up").sink(NONE, id="out")
+    result = run(job, {"in": [Payment("a", 1), Payment("unknown", 2), Payment("b", 3)]})
+    assert [row.card for row in result.outputs["out"]] == ["a", "b"]
+    counted = result.counts["look-up"]
+    assert (counted["processed"], counted["delivered"], counted["dropped"]) == (3, 2, 1)
+
+
+def test_a_random_operator_and_exactly_once() -> None:
+    """What was prepared is rolled forward and not computed again: state and rows always tell the same."""
+
+    class Dice(KeyedOperator[Payment, Sums, Seen]):
+        deterministic = False
+        thrown: ClassVar[list[int]] = []
+
+        def apply(self, event: Payment, state: Sums, collector: Any) -> None:
+            self.thrown.append(random.randrange(10**9))
+            state.number += 1
+            state.total += self.thrown[-1]
+            collector.emit(Seen(event.card, state.number, state.total))
+
+    job = Job("dice")
+    job.source(ListSource([], Payment), id="in").apply(Dice(), key="card", id="dice").sink(NONE, id="out")
+    events = payments(12, cards=2)
+    again = 0
+    for step in range(1, run(job, {"in": events}, epoch_events=4).steps + 1):
+        Dice.thrown.clear()
+        result = run(job, {"in": events}, crash_at=step, epoch_events=4)
+        again += len(Dice.thrown) > len(events)
+        last = {row.card: row for row in result.outputs["out"]}
+        assert len(result.outputs["out"]) == len(events)
+        assert {card: (row.number, row.total) for card, row in last.items()} == {
+            card: (record.number, record.total)  # type: ignore[attr-defined]
+            for card, record in result.states["dice"].items()
+        }
+    assert again, "some crashes made it throw again, or nothing was tested"
