@@ -8,10 +8,25 @@ from typing import Any
 
 import pytest
 
+import closed
 from streamwork.hosts.session import start_spark
 
 HERE = Path(__file__).parent
 MODULES = [HERE, HERE.parent / "examples"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def closed_is_watched() -> Iterator[None]:
+    with closed.watched():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def closed_holds(closed_is_watched: None) -> Iterator[None]:
+    """Of every checkpoint that any test completes."""
+    closed.violations.clear()
+    yield
+    assert not closed.violations, f"CLOSED: {closed.violations}"
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +48,8 @@ LONGEST = (
     "test_failpoints.py",
     "test_kill.py",
     "epoch/test_walks.py",
-    "epoch/test_fault_matrix.py",
+    "matrix/test_points.py",
+    "matrix/test_at_once.py",
     "hosts/test_kills.py",
     "hosts/test_cluster.py",
     "hosts/test_exchange.py",

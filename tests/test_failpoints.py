@@ -26,8 +26,8 @@ import msgspec
 import pytest
 
 from crashes import CrashAt
-from epoch.matrix import HOW, damage
 from failpoint_job import SLICE, build
+from matrix.faults import HOW, damage
 from sample import Payment, expected_journal, payments, run_job
 from streamwork import Refused
 from streamwork.epoch import Started

@@ -14,6 +14,8 @@ class StreamworkError(Exception):
     """
 
     exit_code = 1
+    component = ""
+    """If it is about one event: the component that could not do it, and whose `on_error` decides what becomes of it."""
 
     def __init__(self, code: str, cause: str, action: str) -> None:
         super().__init__(code, cause, action)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -77,11 +76,12 @@ class AnySource:
     """What becomes of input that is no event: "fail" stops the job, "drop" leaves it out and counts it, "dead-letter" keeps it
     as a dead letter. None: as the semantics of the job have it; "fail" for a source by itself."""
 
-    def with_on_error(self, on_error: OnError) -> Self:
-        """This source; where it was not told anything else, with this `on_error`."""
-        if self.on_error is not None:
+    def with_on_error(self, on_error: OnError, override: bool = False) -> Self:
+        """This source with this `on_error`; where it was told something else, only to `override` that."""
+        if self.on_error is not None and not override:
             return self
-        mine = copy.copy(self)
+        mine = object.__new__(type(self))  # copy.copy would leave out what does not travel to workers
+        mine.__dict__.update(self.__dict__)
         mine.on_error = on_error
         return mine
 

@@ -66,27 +66,34 @@ class Inbox:
 
     def end(self, start: int) -> int:
         """How far an epoch that begins behind file `start` may go: as many files as fit."""
-        rows = 0
+        rows, end = 0, start
         for number in [number for number in self.numbers() if number > start]:
             rows += len(self.read(number))
-            if rows > MOST_REPLAYS and number > start + 1:
+            if rows > MOST_REPLAYS and end > start:
                 break
-            start = number
-        return start
+            end = number
+        return end
 
     def between(self, start: int, end: int) -> list[Entry]:
         """What the files behind `start`, up to and with `end`, bring."""
         return [entry for number in self.numbers() if start < number <= end for entry in self.read(number)]
 
     def read(self, number: int) -> list[Entry]:
-        return [msgspec.convert(row, Entry) for row in self._read(self._folder / f"{number:012d}.parquet")]
+        path = self._folder / f"{number:012d}.parquet"
+        try:
+            return [msgspec.convert(row, Entry) for row in self._read(path)]
+        except msgspec.ValidationError as error:
+            raise _damaged(path, str(error)) from None
 
-    def put(self, letters: Sequence[Letter]) -> int:
-        """Let letters go in once more. Refuses those that have gone in already; returns the number of the file."""
+    def replayed(self) -> set[str]:
+        """The ids of the letters that have been let go in again."""
+        return {entry.letter for number in self.numbers() for entry in self.read(number)}
+
+    def put(self, letters: Sequence[Letter]) -> list[int]:
+        """Let letters go in once more. Refuses those that have gone in already; returns the numbers of the files."""
         self._disk.make_folder(self._folder)
         with self._locked():
-            numbers = self.numbers()
-            known = {entry.letter for number in numbers for entry in self.read(number)}
+            known = self.replayed()
             if twice := [letter.id for letter in letters if letter.id in known]:
                 raise Refused(
                     "SW-LETTERS-REPLAYED",
@@ -94,9 +101,11 @@ class Inbox:
                     "leave it out: a letter goes in once. If it fails again, it is a new letter",
                 )
             rows = [Entry(letter.id, letter.to, letter.instance, letter.event) for letter in letters]
-            number = max(numbers, default=0) + 1
-            self._disk.create(self._folder / f"{number:012d}.parquet", _bytes(rows))
-        return number
+            first = max(self.numbers(), default=0) + 1
+            pieces = [rows[at : at + MOST_REPLAYS] for at in range(0, len(rows), MOST_REPLAYS)]
+            for number, piece in enumerate(pieces, start=first):
+                self._disk.create(self._folder / f"{number:012d}.parquet", _bytes(piece))
+        return list(range(first, first + len(pieces)))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -10,8 +10,10 @@ file again, under the same name.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +23,7 @@ from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk
 
+T = TypeVar("T")
 FOLDER = "dead-letters"
 SCHEMA = pa.schema(
     [
@@ -94,19 +97,28 @@ class DeadLetters:
         self._disk.make_folder(path.parent)
         self._disk.replace(path, _bytes(letters))
 
-    def all(self) -> list[Letter]:
-        """Every letter, oldest checkpoint first."""
-        top = self._folder / FOLDER
-        paths = [
-            top / component / name for component in self._disk.names(top) for name in self._disk.names(top / component)
-        ]
-        wanted = sorted((path for path in paths if path.suffix == ".parquet"), key=lambda path: (path.name, str(path)))
-        return [letter for path in wanted for letter in self._read(path)]
+    def all(self, component: str | None = None) -> list[Letter]:
+        """Every letter, or those of one component; oldest checkpoint first."""
+        wanted = sorted(self._paths(component), key=lambda path: (path.name, str(path)))
+        return [letter for path in wanted for letter in self._read(path, _letters)]
 
-    def _read(self, path: Path) -> list[Letter]:
+    def sizes(self) -> dict[str, int]:
+        """Component -> how many letters it has; of each file only the end is looked at."""
+        found: Counter[str] = Counter()
+        for path in self._paths():
+            found[path.parent.name] += self._read(path, _size)
+        return dict(sorted(found.items()))
+
+    def _paths(self, component: str | None = None) -> Iterator[Path]:
+        top = self._folder / FOLDER
+        for name in self._disk.names(top):
+            if component in (None, name):
+                yield from (top / name / file for file in self._disk.names(top / name) if file.endswith(".parquet"))
+
+    def _read(self, path: Path, read: Callable[[bytes], T]) -> T:
         try:
-            return _letters(self._disk.read(path))
-        except (pa.ArrowException, OSError, KeyError) as error:
+            return read(self._disk.read(path))
+        except (pa.ArrowException, OSError, KeyError, msgspec.ValidationError) as error:
             raise Refused(
                 "SW-LETTERS-DAMAGED", f"{path} cannot be read: {error}", "bring the file back from a copy, or remove it"
             ) from None
@@ -118,6 +130,10 @@ def _bytes(letters: Iterable[Letter]) -> bytes:
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
     data: bytes = buffer.getvalue().to_pybytes()
     return data
+
+
+def _size(data: bytes) -> int:
+    return int(pq.read_metadata(pa.BufferReader(data)).num_rows)
 
 
 def _letters(data: bytes) -> list[Letter]:

@@ -142,7 +142,9 @@ class Attempt:
             for outlet in self._outlets.values():
                 yield outlet.failed(self._work.epoch)
             if not isinstance(error, UpstreamFailed):
-                yield self._report(Reports(failure=Failure.of(placed(error, self._layout.graph, self._work.epoch))))
+                failure = Failure.of(placed(error, self._layout.graph, self._work.epoch))
+                counted = self._instance.counted() if self._instance is not None else []
+                yield self._report(Reports(failure=failure, counts=tuple(counted)))
 
     def _ready(self) -> Executor:
         """2a, when the first thing comes."""

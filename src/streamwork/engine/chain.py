@@ -167,6 +167,10 @@ class Chain:
         for step in (*self._steps.values(), *self.polled.values()):
             if isinstance(step, InstanceStep) and step.node.keeps is not None:
                 step.take_state()
+        return self.counters()
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What every component has counted so far in this epoch."""
         counted = {name: source.counters() for name, source in self._sources.items()}
         counted.update((name, step.counters()) for name, step in self._steps.items())
         return counted

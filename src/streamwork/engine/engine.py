@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from streamwork.delivery.counts import Counts
 from streamwork.engine.attempt import placed
 from streamwork.engine.chain import Chain
 from streamwork.engine.channel import Channel
@@ -115,6 +116,11 @@ class Engine:
         except (StreamworkError, OSError) as error:
             raise placed(error, self._layout.graph, epoch) from error
         return True
+
+    def counted(self, epoch: int) -> list[Counts]:
+        """What is known of an epoch that comes to nothing: of those who have reported, and of those who have begun."""
+        reported = [Counts.of(r.component, r.instance, r.counters) for r in self._manager.reported(epoch)]
+        return reported + [one for executor in self._executors.values() for one in executor.counted(epoch)]
 
     def close(self) -> None:
         for executor in self._executors.values():

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
+from streamwork.delivery.counts import Counts
 from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data, Watermark
 from streamwork.engine.dispatcher import Dispatcher
 from streamwork.engine.instance import Instance
@@ -101,7 +102,7 @@ class Executor:
     def _in_epoch(self, epoch: int) -> None:
         """The first thing that is seen of an epoch begins it."""
         if self._instance.epoch == 0:
-            work = self._works.pop(epoch)
+            work = self._works.pop(epoch, None) or self._instance.unplanned(epoch)
             self._instance.begin(work, self._new_attempt())
             for ways in self._ways.values():
                 for _, route, _ in ways:
@@ -144,6 +145,10 @@ class Executor:
             self._sent = now
             for channel in self._downstream:
                 channel.send(Watermark(self._instance.epoch, now, resumed))
+
+    def counted(self, epoch: int) -> list[Counts]:
+        """What it has counted so far of an epoch that it has not finished."""
+        return self._instance.counted() if self._instance.epoch == epoch else []
 
     def close(self) -> None:
         self._instance.discard()

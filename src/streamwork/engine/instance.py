@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
 from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
+from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.text import from_text, to_text
 from streamwork.engine.chain import Chain, from_microseconds, microseconds
@@ -26,7 +27,7 @@ from streamwork.engine.report import Report
 from streamwork.engine.staging import Staging
 from streamwork.engine.tracked import Following, Tracked
 from streamwork.engine.work import Work
-from streamwork.errors import JobFailed
+from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Isolation
 from streamwork.state import FileRef, State, StateFiles
@@ -56,6 +57,7 @@ class Instance:
         self._stem = ""
         self._taken: dict[str, FileRef] = {}  # what sources without offsets gave in this epoch
         self.epoch = 0  # 0: none is under way
+        self._counts = False  # True while the chain counts for the epoch under way
         self.chain.watermarks = {name: _time(at) for name, at in work.watermarks.items()}
 
     def adopt(self, states: dict[str, tuple[FileRef, ...]]) -> None:
@@ -84,9 +86,15 @@ class Instance:
             for node in sinks
             if node.takes is not None
         }
+        self._counts = False
         self.chain.open(self.states, self._stagings, self._claim)
+        self._counts = True
         if self.chain.graph.promise.acknowledges:
             self.chain.follow(work.lanes, work.event_ids())
+
+    def unplanned(self, epoch: int) -> Work:
+        """Of an epoch that has begun before, as it may where inputs are not aligned: it brings nothing more."""
+        return msgspec.structs.replace(self._work, epoch=epoch, ticks=(), replays=())
 
     def bring(self, work: Work) -> None:
         """What an epoch brings besides its slices: ticks of the clock, and events that come again."""
@@ -106,7 +114,7 @@ class Instance:
             source: OffsetSource[Any] = self.chain.graph[name].component
             pieces = self.readers.get(name, source.read)
             for partition, (start, end) in partitions.items():
-                for piece in pieces(partition, start, end):
+                for piece in _blamed(name, pieces(partition, start, end)):
                     self.chain.process(name, partition, piece)
                     yield
         for name, step in self.chain.polled.items():
@@ -157,6 +165,13 @@ class Instance:
             for node in chain.nodes
         )
 
+    def counted(self) -> list[Counts]:
+        """Of an epoch that breaks off: what it has come to."""
+        if self.epoch == 0 or not self._counts:
+            return []
+        found = self.chain.counters()
+        return [Counts.of(name, self.chain.instance, broken_off(counters)) for name, counters in found.items()]
+
     def discard(self) -> None:
         """Let go of open files; what they hold counts for nothing unless a report names it."""
         for staging in self._stagings.values():
@@ -203,6 +218,15 @@ class Instance:
         state = rows.new_state()
         self._files.load(rows, chain, state)
         return state
+
+
+def _blamed(source: str, pieces: Iterator[Slice]) -> Iterator[Slice]:
+    """What is wrong with its input is the source's to decide."""
+    try:
+        yield from pieces
+    except StreamworkError as error:
+        error.component = source
+        raise
 
 
 def _event(node: Node, kind: type[Event], text: str) -> Event:

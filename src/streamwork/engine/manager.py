@@ -27,6 +27,10 @@ class CheckpointManager:
         """(component, instance) of all that have not reported yet."""
         return self._expected - self._reports[epoch].keys()
 
+    def reported(self, epoch: int) -> list[Report]:
+        """The reports that are there."""
+        return list(self._reports.get(epoch, {}).values())
+
     def take(self, epoch: int) -> list[Report]:
         """The reports of an epoch that everyone has reported on."""
         assert not self.missing(epoch)

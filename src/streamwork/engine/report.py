@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from streamwork.delivery import Trouble
+from streamwork.delivery.counts import Counts
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.state import FileRef
 
@@ -36,14 +37,17 @@ class Failure(msgspec.Struct, frozen=True):
     cause: str
     action: str
     exit_code: int
+    component: str = ""
 
     @classmethod
     def of(cls, error: StreamworkError) -> Failure:
-        return cls(error.code, error.cause, error.action, error.exit_code)
+        return cls(error.code, error.cause, error.action, error.exit_code, error.component)
 
     def to_error(self) -> StreamworkError:
         kind = {2: WrongUse, 3: Refused}.get(self.exit_code, JobFailed)
-        return kind(self.code, self.cause, self.action)
+        error = kind(self.code, self.cause, self.action)
+        error.component = self.component
+        return error
 
 
 class Reports(msgspec.Struct, frozen=True):
@@ -51,6 +55,7 @@ class Reports(msgspec.Struct, frozen=True):
 
     reports: tuple[Report, ...] = ()
     failure: Failure | None = None
+    counts: tuple[Counts, ...] = ()  # of an attempt that failed: what it had counted by then
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)

@@ -12,7 +12,7 @@ from streamwork.engine.staging import Staging
 from streamwork.engine.steps import Given, Outputs, Step
 from streamwork.engine.tracked import UNTRACKED, roots_of
 from streamwork.errors import JobFailed, StreamworkError
-
+from streamwork.job.semantics import Isolation
 
 ROWS = 65_536
 """So many rows are written at a time. Each write is a transaction of the target, which costs more than the rows in it."""
@@ -25,7 +25,9 @@ class StageStep(Step):
     staging: Staging
 
     def set_up(self) -> None:
-        """The staging is all it needs."""
+        """The staging is all it needs, and for previews the sink."""
+        if self.node.isolation is Isolation.READ_UNCOMMITTED:
+            self.node.component.open(self.node.takes)
 
     def process(self, events: Given) -> Outputs:
         self.staging.add(events)
@@ -92,7 +94,9 @@ class WriteStep(Step):
 
     def _give_up(self, rows: pa.RecordBatch, roots: Sequence[int], error: Exception) -> None:
         if self.node.on_error == "fail":
-            raise self._failed(rows, error) from error
+            failed = self._failed(rows, error)
+            failed.component = self.node.id
+            raise failed from error
         assert self.node.takes is not None
         for place, event in enumerate(to_structs(self.node.takes, rows)):
             self.give_up(event, roots[place] if roots else UNTRACKED, error)

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import repeat
 from typing import Any, cast
 
-from streamwork.components import EventCollector, KeyedCollector, StatefulSource, TimerClock
+from streamwork.components import Event, EventCollector, KeyedCollector, StatefulSource, TimerClock
 from streamwork.components.acknowledging import EventFailed
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, check_types
@@ -116,21 +116,21 @@ class Step(ABC):
         """
         following, emitted = self.following, list(outputs.values())
         roots = roots_of(events) if following is not None else repeat(UNTRACKED)
-        given, so_far, delivered, ends = _counter(outputs), 0, 0, [0] * len(emitted)
+        given, so_far, delivered, ends = _counter(outputs), 0, 0, _several(emitted)
         for place, (event, root) in enumerate(zip(events, roots, strict=False)):
             if following is not None:
                 following.begin(root)
             try:
                 apply(place, event)
             except Exception as error:
-                for out, end in zip(emitted, ends, strict=True):
-                    del out[end:]
+                _cut(emitted, ends or [so_far])
                 undo()
                 self.give_up(event, root, error)
                 continue
             if (now := given()) != so_far:
                 delivered, so_far = delivered + 1, now
-                ends = [now] if len(emitted) == 1 else [*map(len, emitted)]
+                if ends:
+                    ends = [*map(len, emitted)]
                 if following is not None:
                     for out in emitted:
                         cast(Tracked, out).came_from(root)
@@ -293,23 +293,37 @@ class KeyedStep(Step):
     def _process_atomically(
         self, events: Events, keys: list[Any], outputs: dict[str, Events], collector: KeyedCollector
     ) -> None:
-        """The operator gets a copy of the record, which is kept on return."""
+        """The operator gets a copy of the record, which is kept on return. `_each`, written out: this is a hot loop."""
         assert self.node.keeps is not None
-        apply, new_record, copied = self.operator.apply, self.node.keeps, self._copy
-        records, changed = self.state.records, self.state.changed
-
-        def one(place: int, event: Any) -> None:
-            key = collector.key = keys[place]
-            record = records.get(key)
+        apply, new_record, copied, following = self.operator.apply, self.node.keeps, self._copy, self.following
+        records, changed, emitted = self.state.records, self.state.changed, list(outputs.values())
+        roots = roots_of(events) if following is not None else repeat(UNTRACKED)
+        given, so_far, delivered, ends = _counter(outputs), 0, 0, _several(emitted)
+        for event, key, record, root in zip(events, keys, map(records.get, keys), roots, strict=False):
+            if following is not None:
+                following.begin(root)
             mine = new_record() if record is None else copied(record)
-            if apply(event, mine, collector) is not None:
-                raise TypeError(RETURNED)
+            collector.key = key
+            try:
+                if apply(event, mine, collector) is not None:
+                    raise TypeError(RETURNED)
+            except Exception as error:
+                _cut(emitted, ends or [so_far])
+                collector.forget_wishes()
+                self.give_up(event, root, error)
+                continue
             records[key] = mine
             changed.add(key)
+            if (now := given()) != so_far:
+                delivered, so_far = delivered + 1, now
+                if ends:
+                    ends = [*map(len, emitted)]
+                if following is not None:
+                    for out in emitted:
+                        cast(Tracked, out).came_from(root)
             if collector.asked:
                 self._settle(collector)
-
-        self._each(events, outputs, one, collector.forget_wishes)
+        self.delivered += delivered
 
     def fire(self, clock: TimerClock, now: datetime) -> Outputs:
         """Call `on_timer` for every timer of that clock that is due."""
@@ -319,13 +333,21 @@ class KeyedStep(Step):
         while (due := self.state.pop_due(clock, now)) is not None:
             key, at = due
             record = self.state.records.get(key)
-            if record is None:
-                record = self.state.records[key] = self.node.keeps()
+            mine = self.node.keeps() if record is None else self._copy(record) if self._atomic else record
             collector.key = key
+            ends = [*map(len, outputs.values())]
+            what = f"the timer of {key!r} at {at.isoformat()}"
             try:
-                self.operator.on_timer(key, at, record, collector)
-            except (Exception, SystemExit) as error:
-                raise applying_failed(self, f"the timer of {key!r} at {at.isoformat()}", error) from error
+                self.operator.on_timer(key, at, mine, collector)
+            except SystemExit as error:
+                raise applying_failed(self, what, error) from error
+            except Exception as error:
+                _cut(list(outputs.values()), ends)
+                collector.forget_wishes()
+                self.processed += 1  # as what it is counted as
+                self.give_up(what, UNTRACKED, error)
+                continue
+            self.state.records[key] = mine
             if collector.asked:
                 self._settle(collector)
         if self._tracked:
@@ -348,6 +370,17 @@ class KeyedStep(Step):
 
     def counters(self) -> dict[str, int]:
         return {**super().counters(), "keys": len(self.state)}
+
+
+def _cut(emitted: list[Events], ends: list[int]) -> None:
+    """Take back what was emitted beyond."""
+    for out, end in zip(emitted, ends, strict=True):
+        del out[end:]
+
+
+def _several(emitted: list[Events]) -> list[int]:
+    """How long the lists are in the beginning, if there are several; of one alone the number of events emitted tells."""
+    return [0] * len(emitted) if len(emitted) > 1 else []
 
 
 def _counter(outputs: dict[str, Events]) -> Callable[[], int]:
@@ -409,11 +442,14 @@ def applying_failed(step: Step, event: Any, error: BaseException) -> StreamworkE
     who, what = f"{step.node.id} (instance {step.instance})", f"{type(error).__name__}: {error}{place}"
     undeclared = isinstance(error, KeyError | TypeError) and ("append" in str(error) or code is _emit_code)
     hint = "; a channel must be declared: channels = {...}" if undeclared else ""
-    return JobFailed(
+    failed = JobFailed(
         "SW-OPERATOR-FAILED",
         f"{who} raised {what} while applying {show(event)}{hint}",
         "mend the operator or the input and start again: the last checkpoint is good, and the job resumes there",
     )
+    if isinstance(event, Event):  # not a timer, nor a whole batch
+        failed.component = step.node.id
+    return failed
 
 
 _emit_code = _emit({MAIN: [], "": []}).__code__

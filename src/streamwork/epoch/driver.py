@@ -22,6 +22,14 @@ What a crash leaves, and what the next start (R, `epoch.recovery`) does with it:
 
 Without the ledger a sink that committed just before the crash would get the same rows again in R.
 
+Under other semantics than exactly-once the instances write to the sinks in 2, and 5 commits nothing (`job.semantics`):
+
+    at-least-once    a crash before 4 makes the next start compute, and write, the same slice again
+    at-most-once     what was planned is never read again: the next start goes on behind the newest plan, with the state of the
+                     newest manifest. So the plan is durable before anything is written; a driver that finds, right after it
+                     wrote a plan, that it has lost the job, computes nothing; and of several attempts at an epoch only the
+                     first may write (its claim). An epoch that comes to nothing is lost, too
+
 Overlap. While there is a backlog and the host computes elsewhere, epoch N+1 is planned and submitted between 4 and 5 of N: its
 slice, its states and its watermarks are those of the prepared manifest N, which is never abandoned. It is collected when N is
 completed. If 5 or 6 of N fail, or the driver dies, N+1 has no manifest yet: its number is spent, as after 1.
@@ -37,6 +45,7 @@ from typing import Protocol
 import msgspec
 
 from streamwork.components import Position
+from streamwork.delivery.counts import Counts
 from streamwork.engine import Abandoned, Report, Work
 from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
@@ -81,6 +90,9 @@ class Compute(Protocol):
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
         """The reports of all instances. Raises StreamworkError where an attempt failed, `Abandoned` if it gave up."""
 
+    def wasted(self) -> Sequence[Counts]:
+        """What is known to have been counted by the attempts at an epoch whose `collect` raised. It is told once."""
+
     def forget(self) -> None:
         """What was computed last counts for nothing: the next works name the states to go on from."""
 
@@ -93,6 +105,9 @@ class Started(msgspec.Struct, frozen=True):
     resumed_at: int
     rolled_forward: int | None
     story: tuple[str, ...] = ()
+    skipped: dict[
+        str, tuple[int, int]
+    ] = {}  # source/partition -> from, to: sources that start at the latest pass over it
 
 
 class Driver:
@@ -176,12 +191,23 @@ class Driver:
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._tell(Step.PRUNE, self.at.epoch)
         if found.rolled_forward:
-            self._watch.rolled_forward(self.at)
+            self._watch.rolled_forward(self.at, self._sinks.refused(self.at.epoch))
+        else:
+            self._watch.resumed(self.at)
         self._deterministic = self.graph.deterministic or bool(choice.ahead)
         self._skipped = skips(self.graph)
+        passed = {
+            name: (was, offset)
+            for name, offset in self._skipped.items()
+            if (was := self.at.positions.get(name, 0)) < offset
+        }
         self._next = self._store.newest_number() + 1
         self._keep()
-        return Started(self.fence, new, self.at.epoch, self.at.epoch if found.rolled_forward else None, found.story)
+        told = (
+            f"{name} starts at the latest: offsets {was:,} to {to:,} are skipped" for name, (was, to) in passed.items()
+        )
+        rolled_forward = self.at.epoch if found.rolled_forward else None
+        return Started(self.fence, new, self.at.epoch, rolled_forward, (*found.story, *told), passed)
 
     def beat(self) -> None:
         """Show others that this driver lives. May be called from any thread."""
@@ -207,6 +233,9 @@ class Driver:
             reports = self._collect(plan)
         except Abandoned:
             return self._abandon(plan, last)
+        except StreamworkError as error:
+            self._watch.failed(plan, self._host.wasted(), error.code)
+            raise
         self._tell(Step.REPORT, plan.epoch)
         if self._nothing_happened(plan, reports):
             self._undone.forget(plan)
@@ -226,7 +255,7 @@ class Driver:
         self._compactor.begin(manifest)
         self._prune()
         self._tell(Step.PRUNE, plan.epoch)
-        self._watch.completed(manifest)
+        self._watch.completed(manifest, self._sinks.refused(manifest.epoch))
         if self._clock.monotonic() >= self._kept + KEEP_SECONDS:
             self._keep()
         return manifest
@@ -253,7 +282,7 @@ class Driver:
             self._sinks.withdraw(spent.epoch)
             self._undone.forget(spent)
         self._under_way.clear()
-        self._watch.abandoned(plan)
+        self._watch.abandoned(plan, self._host.wasted())
         self._tell(Step.ABANDON, plan.epoch)
         return self._run_epoch(last)
 
@@ -289,7 +318,7 @@ class Driver:
             except FileExistsError:
                 continue
             self._watch.lap(plan.epoch, Step.PLAN)
-            if self.graph.promise.at_most_once:  # whoever took the job before this plan was there does not know of it
+            if not self.graph.promise.exactly_once:  # who took the job before this plan was there does not know of it
                 self.fences.check(self.fence)
             return plan
 
@@ -337,6 +366,7 @@ class Driver:
                     f"epoch {plan.epoch}: not every instance reported exactly once: {lacking}",
                     "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
                 )
+            self._watch.reported(plan.epoch, reports)
             if not (trouble := disagreement(self._layout, reports)):
                 self._watch.lap(plan.epoch, Step.COMPUTE)
                 return reports
@@ -386,6 +416,7 @@ class Driver:
         waiting = [report.next_tick for report in reports if report.next_tick is not None]
         self._next_tick = min(waiting, default=None)
         self._store.write_prepared(manifest)
+        self._undone.prepared(settled)
         self._tip, self._chains = manifest, manifest.components
         self._watch.lap(plan.epoch, Step.PREPARE)
         return manifest

@@ -1,4 +1,9 @@
-"""``history.sqlite``: how long the steps of each epoch took, and which epochs came to nothing.
+"""``history.sqlite``: how long the steps of each epoch took, which epochs came to nothing, and what was counted in all of them.
+
+    epochs    a row for each epoch and what became of it, with the seconds of its steps
+    counts    what each instance of each component counted in it; -1 stands for all instances, where they cannot be told apart
+    totals    the same since the file was begun, over all epochs: it is never trimmed
+    outcomes  how many epochs came to what, and the seconds of their steps, likewise
 
 It is information for people, never needed for correctness. So it is not synced, and whatever is wrong with it, the job goes on:
 a file that is damaged is set aside and a fresh one begun; where even that fails, nothing more is recorded.
@@ -8,15 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from streamwork.delivery.counts import KINDS, Counts
+
 KEEP = 10_000
 """So many epochs are kept."""
+KEEP_COUNTS = 1_000
+"""Of so many epochs what every instance counted."""
 TRIM_EVERY = 100
 BUSY_SECONDS = 0.1
 """How long to wait for a reader that is in the way; then the row is left out."""
@@ -27,15 +36,31 @@ MOST_TOLD = 5
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}  # the last: other tables than ours
 _STEPS = ("plan", "compute", "prepare", "commit", "complete", "prune")
 _COLUMNS = ("epoch", "fence", "outcome", "started", *_STEPS, "events", "note")
-_CREATE = f"""CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER, fence INTEGER, outcome TEXT, started REAL,
-    {", ".join(f'"{step}" REAL' for step in _STEPS)}, events INTEGER, note TEXT, PRIMARY KEY (epoch, fence, outcome))"""
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_KINDS, _SUMS = ", ".join(KINDS), ", ".join(f"{kind} = {kind} + excluded.{kind}" for kind in KINDS)
+_SECONDS = ", ".join(f'"{step}" REAL' for step in _STEPS)
+_NUMBERS = ", ".join(f"{kind} INTEGER" for kind in KINDS)
+_CREATE = (
+    f"""CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER, fence INTEGER, outcome TEXT, started REAL, {_SECONDS},
+    events INTEGER, note TEXT, PRIMARY KEY (epoch, fence, outcome))""",
+    f"""CREATE TABLE IF NOT EXISTS counts (epoch INTEGER, fence INTEGER, outcome TEXT, component TEXT, instance INTEGER,
+    {_NUMBERS}, PRIMARY KEY (epoch, fence, outcome, component, instance)) WITHOUT ROWID""",
+    f"""CREATE TABLE IF NOT EXISTS totals (outcome TEXT, component TEXT, instance INTEGER, {_NUMBERS},
+    PRIMARY KEY (outcome, component, instance)) WITHOUT ROWID""",
+    f"CREATE TABLE IF NOT EXISTS outcomes (outcome TEXT PRIMARY KEY, epochs INTEGER, {_SECONDS}) WITHOUT ROWID",
+)
 
 
 class Result(Enum):
     COMPLETED = "completed"
     ABANDONED = "abandoned"
     ROLLED_FORWARD = "rolled-forward"
+    FAILED = "failed"  # computing it raised an error; the driver ended
+
+    @property
+    def committed(self) -> bool:
+        """True if every sink has it."""
+        return self in (Result.COMPLETED, Result.ROLLED_FORWARD)
 
 
 class Seconds(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +86,28 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class Count(msgspec.Struct, frozen=True):
+    """What one instance of a component counted: in one epoch, or in all that came to the same."""
+
+    outcome: Result
+    counts: Counts
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """How many epochs came to the same, and the seconds of their steps."""
+
+    outcome: Result
+    epochs: int
+    seconds: Seconds
+
+
 class Recorder(Protocol):
-    def record(self, row: Row) -> None:
-        """Take note of an epoch. Never raises."""
+    def record(
+        self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
+    ) -> None:
+        """Take note of an epoch, of what was counted in it, and of what was counted in vain before it was computed again. With
+        `once` nothing is done if that epoch is known to be committed already. Never raises.
+        """
 
     def close(self) -> None: ...
 
@@ -71,7 +115,9 @@ class Recorder(Protocol):
 class NoHistory:
     """Records nothing: for simulations."""
 
-    def record(self, row: Row) -> None: ...
+    def record(
+        self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
+    ) -> None: ...
 
     def close(self) -> None: ...
 
@@ -86,39 +132,44 @@ class History:
         self._db: sqlite3.Connection | None = None
         self._recorded = 0
 
-    def record(self, row: Row) -> None:
+    def record(
+        self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
+    ) -> None:
         try:
-            self._write(row)
+            self._write(row, counts, wasted, once)
         except sqlite3.Error as error:
             if error.sqlite_errorcode not in _DAMAGE:  # locked, no room, no folder: the file itself may be good
                 self._leave_out(row, error)
                 return
             self._begin_anew(error)
             try:
-                self._write(row)
+                self._write(row, counts, wasted, once)
             except sqlite3.Error as again:
                 self._leave_out(row, again)
 
     def close(self) -> None:
         self._let_go()
 
-    def _write(self, row: Row) -> None:
+    def _write(self, row: Row, counts: Sequence[Counts], wasted: Sequence[Counts], once: bool) -> None:
         if self._db is None:
             self._db = _open(self._path)
-        values = (
-            row.epoch,
-            row.fence,
-            row.outcome.value,
-            row.started,
-            *(getattr(row.seconds, step) for step in _STEPS),
-            row.events,
-            row.note,
-        )
+        if once and _is_committed(self._db, row):
+            return
+        seconds = [getattr(row.seconds, step) for step in _STEPS]
+        values = (row.epoch, row.fence, row.outcome.value, row.started, *seconds, row.events, row.note)
+        counted = [*_values(row.outcome, counts), *_values(Result.ABANDONED, wasted)]
         with self._db:
-            marks = ", ".join("?" * len(_COLUMNS))
-            self._db.execute(f"INSERT OR REPLACE INTO epochs ({_NAMES}) VALUES ({marks})", values)
+            self._db.execute(f"INSERT OR REPLACE INTO epochs ({_NAMES}) VALUES ({_marks(values)})", values)
+            _add(self._db, "counts", "epoch, fence, outcome, component, instance", [(*values[:2], *c) for c in counted])
+            _add(self._db, "totals", "outcome, component, instance", counted)
+            self._db.execute(
+                f"""INSERT INTO outcomes VALUES (?, ?, {_marks(seconds)}) ON CONFLICT DO UPDATE SET epochs = epochs + 1,
+                {", ".join(f'"{step}" = "{step}" + excluded."{step}"' for step in _STEPS)}""",
+                (row.outcome.value, 1, *(value or 0.0 for value in seconds)),
+            )
             if self._recorded % TRIM_EVERY == 0:
-                self._db.execute("DELETE FROM epochs WHERE epoch <= (SELECT max(epoch) FROM epochs) - ?", (self._keep,))
+                for table, keep in (("epochs", self._keep), ("counts", min(self._keep, KEEP_COUNTS))):
+                    self._db.execute(f"DELETE FROM {table} WHERE epoch <= (SELECT max(epoch) FROM epochs) - ?", (keep,))
         self._recorded += 1
 
     def _begin_anew(self, error: Exception) -> None:
@@ -147,21 +198,90 @@ class History:
             self._tell(what)
 
 
+# ---- reading: nothing is changed, and what cannot be read is not there -------------------------------------------------
+
+
 def rows(path: Path, last: int) -> Sequence[Row]:
-    """The newest rows, newest first; none if there is no history, or none that can be read. Changes nothing."""
+    """The newest rows, newest first; none if there is no history, or none that can be read."""
+    found = _query(path, f"SELECT {_NAMES} FROM epochs ORDER BY epoch DESC, fence DESC, rowid DESC LIMIT ?", (last,))
+    try:
+        return [_row(dict(zip(_COLUMNS, values, strict=True))) for values in found]
+    except msgspec.ValidationError:
+        return []
+
+
+def counts(path: Path, epoch: int) -> list[Count]:
+    """What was counted in one epoch, by instance."""
+    wanted = f"SELECT outcome, component, instance, {_KINDS} FROM counts WHERE epoch = ?"
+    return _counts(_query(path, wanted, (epoch,)))
+
+
+def totals(path: Path) -> list[Count]:
+    """What was counted since the history was begun, by what became of it and by instance."""
+    return _counts(_query(path, f"SELECT outcome, component, instance, {_KINDS} FROM totals"))
+
+
+def outcomes(path: Path) -> list[Sum]:
+    """How many epochs came to what since the history was begun."""
+    steps = ", ".join(f'"{step}"' for step in _STEPS)
+    found = _query(path, f"SELECT outcome, epochs, {steps} FROM outcomes")
+    try:
+        return [
+            msgspec.convert(
+                {"outcome": outcome, "epochs": epochs, "seconds": dict(zip(_STEPS, seconds, strict=True))}, Sum
+            )
+            for outcome, epochs, *seconds in found
+        ]
+    except msgspec.ValidationError:
+        return []
+
+
+def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
     if not path.exists():
         return []
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
-            newest = "ORDER BY epoch DESC, fence DESC, rowid DESC LIMIT ?"
-            found = db.execute(f"SELECT {_NAMES} FROM epochs {newest}", (last,)).fetchall()
-        return [_row(dict(zip(_COLUMNS, values, strict=True))) for values in found]
-    except (sqlite3.Error, msgspec.ValidationError):
+            return db.execute(query, values).fetchall()
+    except sqlite3.Error:
         return []
 
 
 def _row(values: dict[str, object]) -> Row:
     return msgspec.convert({**values, "seconds": {step: values[step] for step in _STEPS}}, Row)
+
+
+def _counts(found: Iterable[tuple[object, ...]]) -> list[Count]:
+    names = Counts.__struct_fields__
+    try:
+        return [
+            msgspec.convert({"outcome": outcome, "counts": dict(zip(names, values, strict=True))}, Count)
+            for outcome, *values in found
+        ]
+    except msgspec.ValidationError:
+        return []
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _values(outcome: Result, counts: Iterable[Counts]) -> list[tuple[object, ...]]:
+    return [(outcome.value, *msgspec.structs.astuple(one)) for one in counts]
+
+
+def _add(db: sqlite3.Connection, table: str, key: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """An epoch that is computed several times counts as often."""
+    if rows:
+        insert = f"INSERT INTO {table} ({key}, {_KINDS}) VALUES ({_marks(rows[0])}) ON CONFLICT DO UPDATE SET {_SUMS}"
+        db.executemany(insert, rows)
+
+
+def _is_committed(db: sqlite3.Connection, row: Row) -> bool:
+    known = db.execute("SELECT outcome FROM epochs WHERE epoch = ? AND fence = ?", (row.epoch, row.fence)).fetchall()
+    return any(Result(outcome).committed for (outcome,) in known if outcome in {one.value for one in Result})
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -170,7 +290,8 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA synchronous=OFF")
         db.execute("PRAGMA journal_mode=DELETE")
-        db.execute(_CREATE)
+        for table in _CREATE:
+            db.execute(table)
     except BaseException:
         db.close()
         raise

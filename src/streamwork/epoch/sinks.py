@@ -10,6 +10,7 @@ import pyarrow as pa
 from streamwork.components import LedgerEntry, LedgerRow, Observer, Position, Sink
 from streamwork.components.sink import RowsRejected
 from streamwork.delivery import DeadLetters, Letter
+from streamwork.delivery.counts import Refusals
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.text import to_text
 from streamwork.engine.staging import read_staged
@@ -34,6 +35,7 @@ class Sinks:
         self._fence = 0
         self.dead_letters = 0
         """Rows that sinks have refused for good in this life of the job, and that were set aside or dropped."""
+        self._refused: dict[int, dict[str, tuple[str, int]]] = {}  # epoch -> as `Refusals`
 
     @property
     def ids(self) -> list[str]:
@@ -103,6 +105,12 @@ class Sinks:
             iter(()),
         )
 
+    def refused(self, epoch: int) -> Refusals:
+        """What became of rows of this epoch that sinks have refused; then that, and what is older, is forgotten."""
+        found = self._refused.get(epoch, {})
+        self._refused = {number: rows for number, rows in self._refused.items() if number > epoch}
+        return found
+
     def withdraw(self, epoch: int) -> None:
         """An epoch came to nothing: nobody shall see what it showed."""
         for name in self._previewed:
@@ -129,13 +137,17 @@ class Sinks:
         accepted, refused = sift(list(self.staged(manifest, name)), self._sinks[name].rejects, takes)
         if on_error == "fail" or not refused:
             row = f"row {refused[0][0]}" if refused else "a row that could not be told from the others"
-            raise JobFailed(
+            stopped = JobFailed(
                 "SW-SINK-REJECTED",
                 f"sink {name} refuses {row} of checkpoint {manifest.epoch} for good: {rejected}",
                 'change the target so that it takes the row; or give the sink on_error="dead-letter" (kept in dead-letters/) or '
                 '"drop", and start again: the checkpoint goes on from here, without that row',
-            ) from rejected
+            )
+            stopped.component = name if refused else ""
+            raise stopped from rejected
         self.dead_letters += len(refused)
+        became = "dead_letters" if on_error == "dead-letter" else "dropped"
+        self._refused.setdefault(manifest.epoch, {})[name] = (became, len(refused))
         if on_error == "dead-letter":
             letters = [
                 Letter(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from streamwork.components import Position
+from streamwork.components.columns import as_events
 from streamwork.components.keys import instance_of
 from streamwork.delivery import INBOX, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
 from streamwork.delivery.inbox import MOST_REPLAYS, Entry
@@ -51,6 +52,7 @@ class Settled(msgspec.Struct, frozen=True):
     taken: tuple[str, ...] = ()
     letters: dict[str, dict[str, FileRef]] = {}
     given_up: dict[str, int] = {}  # component -> events that have failed for the last time
+    waiting: tuple[Waiting, ...] = ()
 
 
 class Undone:
@@ -163,13 +165,11 @@ class Undone:
         brought = self._brought.pop(plan.epoch)
         if not self._tracks:
             return Settled(letters=letters)
-        adopted, self._adopted = self._adopted, []
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
         troubles = [trouble for report in reports for trouble in report.troubles]
         events = self._events(plan, brought, {trouble.root for trouble in troubles}, taken)
         acked = [one for report in reports for one in report.acked]
         outcome = self._policy.settle(plan.epoch, now, self.waiting, brought.again, troubles, acked, events.__getitem__)
-        self.waiting = outcome.waiting
         given_up: dict[str, list[Letter]] = defaultdict(list)
         for letter in outcome.letters:
             given_up[letter.component].append(letter)
@@ -181,13 +181,19 @@ class Undone:
         ids = {component: {events[root].id for name, root in failed_now if name == component} for component in given_up}
         return Settled(
             failed=(self._inbox.write_waiting(stem, outcome.waiting),) if outcome.waiting else (),
-            taken=(*adopted, *taken.values()),
+            taken=(*self._adopted, *taken.values()),
+            waiting=outcome.waiting,
             letters=letters,
             given_up={
                 name: sum(1 for one in outcome.given_up if one.component == name and one.id in ids[name])
                 for name in given_up
             },
         )
+
+    def prepared(self, settled: Settled) -> None:
+        """The manifest that says so is durable."""
+        self.waiting = settled.waiting
+        self._adopted.clear()
 
     def _events(self, plan: Plan, brought: Brought, roots: set[int], taken: dict[str, str]) -> dict[int, Waiting]:
         """The events of these roots. Those of a source with offsets are read again."""
@@ -219,9 +225,10 @@ class Undone:
         for piece in slices:
             if at > last:
                 break
-            events = piece.events
-            found.update((n, to_text(events[n - at])) for n in numbers if at <= n < at + len(events))
-            at += len(events)
+            given, count = piece.given, len(piece.given)
+            mine = [number for number in numbers if at <= number < at + count]  # no object is made of the others
+            found.update((number, to_text(as_events(given[number - at : number - at + 1])[0])) for number in mine)
+            at += count
         return found
 
     # ---- commit and complete --------------------------------------------------------------------------------------

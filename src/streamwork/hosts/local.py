@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from streamwork.connectors.dataframe import no_spark
+from streamwork.delivery.counts import Counts
 from streamwork.engine import Engine, Report, Schedule, Work
 from streamwork.job import Graph, Layout
 from streamwork.world import Disk
@@ -29,6 +30,7 @@ class LocalHost:
         self._new_attempt = new_attempt
         self._align = align
         self._engine: Engine | None = None
+        self._wasted: list[Counts] = []
 
     def open(self, graph: Graph) -> None:
         """To be called before anything is planned: refuses what only Spark can read."""
@@ -45,10 +47,16 @@ class LocalHost:
         assert self._engine is not None
         try:
             return self._engine.collect(epoch, expired)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                self._wasted = self._engine.counted(epoch)
             self._engine.discard()
             self._engine = None
             raise
+
+    def wasted(self) -> Sequence[Counts]:
+        found, self._wasted = self._wasted, []
+        return found
 
     def forget(self) -> None:
         if self._engine is not None:

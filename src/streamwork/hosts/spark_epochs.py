@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from streamwork.delivery.counts import Counts
 from streamwork.engine import Abandoned, Report, Reports, Work
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.hosts.master import is_remote
@@ -37,7 +38,6 @@ from streamwork.hosts.spark_rows import ROW_SCHEMA, places
 from streamwork.hosts.spark_tables import SparkTables
 from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, pass_through, task
 from streamwork.job import Graph, Layout
-from streamwork.job.semantics import Isolation
 from streamwork.world import Clock, RealClock
 
 ROWS_PER_BATCH = 16_384
@@ -78,6 +78,7 @@ class SparkEpochs:
         self._shipped: tuple[Layout, str, Any] | None = None
         self._tables = SparkTables(self._session)
         self._thread = ThreadPoolExecutor(1, "streamwork-action")
+        self._wasted: list[Counts] = []
         self._actions: deque[_Action] = deque()  # that are under way; the thread does one after the other
 
     def open(self, graph: Graph) -> None:
@@ -105,9 +106,14 @@ class SparkEpochs:
         answers = [Reports.from_json(row[0]) for row in rows]
         for answer in answers:
             if answer.failure is not None:
+                self._wasted = _counted(answers)
                 self.forget()
                 raise answer.failure.to_error()
         return [report for answer in answers for report in answer.reports]
+
+    def wasted(self) -> Sequence[Counts]:
+        found, self._wasted = self._wasted, []
+        return found
 
     def _compute(self, action: _Action, layout: Layout, works: Sequence[Work]) -> Sequence[Any]:
         context = self._session.sparkContext
@@ -192,11 +198,16 @@ class SparkEpochs:
         return self._shipped[1], self._shipped[2]
 
 
+def _counted(answers: Sequence[Reports]) -> list[Counts]:
+    """What attempts have counted whose epoch comes to nothing, because one of them failed."""
+    found = [Counts.of(r.component, r.instance, r.counters) for answer in answers for r in answer.reports]
+    return found + [one for answer in answers for one in answer.counts]
+
+
 def _for_workers(layout: Layout) -> Layout:
-    """Where outputs are staged, a sink stays on the driver, with its connections; unless it shows previews."""
+    """A sink that stays on the driver, with its connections, is not sent."""
     graph = layout.graph
-    stays = {n.id for n in graph.sinks if graph.stages(n) and n.isolation is Isolation.READ_COMMITTED}
-    nodes = tuple(replace(n, component=None) if n.id in stays else n for n in graph.nodes)
+    nodes = tuple(n if graph.travels(n) else replace(n, component=None) for n in graph.nodes)
     return Layout(replace(graph, nodes=nodes), layout.groups, layout.edges)
 
 

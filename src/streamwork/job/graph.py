@@ -174,6 +174,11 @@ class Graph:
     def sinks(self) -> tuple[Node, ...]:
         return self.of_kind(NodeKind.SINK)
 
+    def travels(self, node: Node) -> bool:
+        """True if the instances need this component, wherever they are. Most sinks stay with the driver."""
+        stays = node.kind is NodeKind.SINK and self.stages(node) and node.isolation is Isolation.READ_COMMITTED
+        return not stays
+
     def stages(self, node: Node) -> bool:
         """True if what goes to this sink is staged, and seen when its checkpoint is done; else it is written at once."""
         return self.promise.exactly_once or not isinstance(node.component, Sink)

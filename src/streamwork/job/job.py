@@ -330,7 +330,10 @@ def _resolved(node: Node, promise: Promise) -> Node:
         return replace(node, on_error="drop")
     if node.kind is NodeKind.SOURCE:
         return replace(node, component=node.component.with_on_error(promise.on_error))
-    return node if node.on_error else replace(node, on_error=promise.on_error)
+    if node.on_error:
+        return node
+    batches = hasattr(node.component, "apply_batch")  # of a batch that raises nobody can tell which event is to blame
+    return replace(node, on_error="fail" if batches else promise.on_error)
 
 
 def _gives(function: Callable[..., Any], to: type[Event] | None) -> type[Event]:

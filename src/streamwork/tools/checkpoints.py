@@ -14,6 +14,8 @@ from streamwork.world import Clock, RealDisk
 
 MEND = "bring the files back from a copy; the next start sets aside what it cannot use, and goes on from what is whole"
 
+NOTHING = (Result.ABANDONED, Result.FAILED)
+
 
 def open_store(root: Path, job: str) -> Store:
     """The folder of a job that has run."""
@@ -43,11 +45,11 @@ def list_checkpoints(root: Path, job: str, clock: Clock, verify: bool = False) -
         found.setdefault(epoch, {"state": "quarantined", "set_aside_by": fence})
     done = max(store.completed(), default=0)
     for epoch in store.plans():
-        abandoned = epoch < done or (epoch in past and past[epoch].outcome is Result.ABANDONED)
+        abandoned = epoch < done or (epoch in past and past[epoch].outcome in NOTHING)
         found.setdefault(epoch, {"state": "abandoned" if abandoned else "planned"})
     oldest = min((epoch for epoch in found if epoch), default=0)
     for epoch, row in past.items():  # also those whose plans are gone by now
-        if row.outcome is Result.ABANDONED and epoch >= oldest:
+        if row.outcome in NOTHING and epoch >= oldest:
             found.setdefault(epoch, {"state": "abandoned"})
     for epoch, facts in found.items():
         written = _written_at(store, epoch, past.get(epoch))

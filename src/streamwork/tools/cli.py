@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from streamwork.tools.doctor import Finding, examine
 from streamwork.tools.job_commands import checkpoints_command, status_command, stop_command
 from streamwork.tools.letter_commands import letters_group
 from streamwork.tools.log_commands import log_group
+from streamwork.tools.metrics_server import TOKEN, serving
 from streamwork.tools.new import create
+from streamwork.tools.on_error import parse
 from streamwork.tools.output import JSON, print_json
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
@@ -87,12 +90,27 @@ def cli() -> None:
 @click.option(
     "--no-restart", is_flag=True, help="A failure ends the run; otherwise the job is started again a few times."
 )
+@click.option(
+    "--on-error",
+    multiple=True,
+    metavar="COMPONENT=POLICY",
+    help="What becomes of events that a component cannot do: fail, drop or dead-letter. For several, say it again.",
+)
+@click.option(
+    "--metrics",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus on 127.0.0.1, as long as the run lasts; 0: on a port that is free. "
+    f"If {TOKEN} is set in the environment, it is the bearer token.",
+)
 @click.option("--explain", is_flag=True, help="Show how the job would be laid out, and stop.")
 @click.option(
     "--spark-log", is_flag=True, help="Show what Spark prints (otherwise it goes to spark.log in the job's folder)."
 )
 @JSON
+@click.pass_obj
 def run_command(
+    command: tuple[str, ...] | None,
     jobfile: str,
     mode: str,
     root: Path | None,
@@ -107,6 +125,8 @@ def run_command(
     change_semantics: bool,
     accept_divergence: bool,
     no_restart: bool,
+    on_error: tuple[str, ...],
+    metrics: int | None,
     explain: bool,
     spark_log: bool,
     as_json: bool,
@@ -132,8 +152,20 @@ def run_command(
         change_semantics=change_semantics,
         spark_log=spark_log,
         module_folder=loaded.path.parent,
+        on_error=parse(on_error),
+        command=command or (),
     )
-    outcome = _watched(as_json, lambda watcher: run(loaded.job, options, watcher))
+
+    def work(watcher: Watcher) -> Outcome:
+        if metrics is None:
+            return run(loaded.job, options, watcher)
+        from streamwork.tools.metrics import exposition
+
+        text = partial(exposition, options.root, options.mode.folder(loaded.job.name), RealClock())
+        with serving(text, metrics, os.environ.get(TOKEN, ""), watcher.on_note):
+            return run(loaded.job, options, watcher)
+
+    outcome = _watched(as_json, work)
     if as_json:
         print_json(outcome)
 
@@ -325,7 +357,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in given
     try:
-        sys.exit(cli.main(given, prog_name="streamwork", standalone_mode=False) or 0)
+        command = ("streamwork", *given)
+        sys.exit(cli.main(given, prog_name="streamwork", standalone_mode=False, obj=command) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(2)

@@ -34,7 +34,7 @@ def on_spark(graph: Graph, root: Path, master: str, log: Path | None, module_fol
         forget_spark()
     spark = start_spark(master, log, [module_folder] if module_folder else [])
     if is_remote(spark.sparkContext.master):
-        nodes = [node for node in graph.nodes if node not in graph.sinks]  # sinks stay here
+        nodes = [node for node in graph.nodes if graph.travels(node)]
         kinds = [kind for node in nodes for kind in (type(node.component), node.takes, node.gives) if kind is not None]
         probe(spark, root, sorted({kind.__module__ for kind in kinds}))
     return SparkEpochs(spark, clock)

@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from streamwork.epoch.history import Seconds
+from streamwork.errors import WrongUse
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
 from streamwork.tools.checkpoints import MEND, list_checkpoints
-from streamwork.tools.output import JSON, print_json
+from streamwork.tools.output import JSON, plain, print_json
 from streamwork.tools.status import lines, look, stop
 from streamwork.world import RealClock
 
@@ -43,15 +44,23 @@ def find(job: str, root: Path | None) -> tuple[Path, str]:
 
 @click.command("status")
 @about_a_job
+@click.option("--prometheus", is_flag=True, help="Print the counts as metrics for Prometheus.")
 @JSON
-def status_command(job: str, root: Path | None, as_json: bool) -> None:
-    """Show who runs a job, whether it is alive, and how far it is."""
+def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool) -> None:
+    """Show who runs a job, whether it is alive, how far it is, and what was counted."""
+    if prometheus:
+        if as_json:
+            raise WrongUse("SW-USAGE", "--prometheus and --json are two formats", "use one of them")
+        from streamwork.tools.metrics import exposition
+
+        click.echo(exposition(*find(job, root), RealClock()).decode(), nl=False)
+        return
     status = look(*find(job, root), RealClock())
     if as_json:
         print_json(status)
     else:
         for line in lines(status):
-            click.echo(line)
+            click.echo(plain(line))
 
 
 @click.command("stop")

@@ -129,5 +129,5 @@ def started_lines(started: Started) -> list[str]:
 
 def end_line(outcome: Outcome) -> str:
     dropped = f", {outcome.dropped:,} of them dropped" if outcome.dropped else ""
-    dropped += f", {outcome.dead_letters:,} rows refused by sinks" if outcome.dead_letters else ""
+    dropped += f", {outcome.dead_letters:,} dead letters or refused rows" if outcome.dead_letters else ""
     return f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{dropped} in {outcome.seconds:.1f} s"

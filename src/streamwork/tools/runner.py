@@ -25,6 +25,7 @@ from streamwork.job.duration import seconds
 from streamwork.tools.backfill import MARK, everything, with_ways_out
 from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.hosting import Host, on_spark
+from streamwork.tools.on_error import with_on_error, with_way_on
 from streamwork.tools.stopping import Stop
 from streamwork.tools.supervisor import supervise
 from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, step_back
@@ -68,6 +69,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     change_semantics: bool = False
     spark_log: bool = False
     module_folder: Path | None = None
+    on_error: dict[str, str] = {}  # component -> what becomes of events that it cannot do, in this run
+    command: tuple[str, ...] = ()  # what a person has typed to run it, for errors that say how to go on
 
     def settings(self, chosen: Settings) -> Settings:
         """What the job has chosen for itself, where it is not overridden here."""
@@ -178,7 +181,7 @@ class Lives:
         self.started: Started | None = None  # how the first of them started
         self.driver: Driver | None = None
         self._fences: Fences | None = None  # of the last one that got as far as to take the job
-        graph = job.graph(self.settings)
+        graph = with_on_error(job.graph(self.settings), options.on_error)
         self._graph = everything(graph) if options.mode is Mode.BATCH else graph
         self._host: Host | None = None  # while a driver runs
         self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
@@ -202,6 +205,8 @@ class Lives:
                 with contextlib.suppress(OSError):
                     self._fences.end()
             self._answer(False, f"the job has failed: {told}")
+            if isinstance(error, StreamworkError):
+                with_way_on(error, self._options.command)
             raise
         self._answer(True, "stopped")
         return restarts
@@ -350,6 +355,7 @@ def run_here(
     semantics: str | None = None,
     tracking: str | None = None,
     change_semantics: bool = False,
+    on_error: dict[str, str] | None = None,
     master: str = DEFAULT_MASTER,
     spark_log: bool = False,
     watcher: Watcher | None = None,
@@ -386,6 +392,8 @@ def run_here(
         change_semantics=change_semantics,
         spark_log=spark_log,
         module_folder=folder,
+        on_error=on_error or {},
+        command=("streamwork", "run", main, "--mode", mode) if main else (),
     )
     if watcher is None:
         from streamwork.tools.progress import watcher_for  # it shows what this module does, so it stands above it

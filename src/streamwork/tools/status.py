@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from streamwork.components import Position
+from streamwork.delivery import DeadLetters, Inbox
+from streamwork.delivery.counts import KINDS, summed
 from streamwork.epoch.control import GONE, Control, Kind
 from streamwork.epoch.fences import Fences, Holder, Life, moment
-from streamwork.epoch.history import Result, Seconds, rows
-from streamwork.errors import JobFailed
-from streamwork.tools.checkpoints import open_store
+from streamwork.epoch.history import Seconds, counts, rows, totals
+from streamwork.epoch.store import Store
+from streamwork.errors import JobFailed, Refused
+from streamwork.tools.checkpoints import NOTHING, open_store
 from streamwork.world import Clock, RealProcesses
 
 POLL_SECONDS = 0.05
@@ -23,6 +27,43 @@ RESTART_SECONDS = 0.5
 """A driver that fails says that it has ended a moment before its supervisor says that it will start again."""
 WATCH_SECONDS = 5.0
 """How long a holder on another machine is watched for a sign of life, unless its own lease says otherwise."""
+
+MOST_WAITING = 20
+"""So many of the events that wait are named; people are told of fewer."""
+MOST_TOLD = 5
+LOOKS = 3
+
+
+class ComponentCounts(msgspec.Struct, frozen=True):
+    """How often a component did what; `delivery.counts` says what the words mean."""
+
+    attempted: dict[str, int]  # in every attempt that is known of, also those that came to nothing
+    committed: dict[str, int]
+    last: dict[str, dict[str, int]]  # in the last epoch, by instance; "-1" are all together
+
+
+class WaitingEvent(msgspec.Struct, frozen=True):
+    """An event that is not done, under acknowledging."""
+
+    id: str
+    component: str  # that has failed it, or has not acknowledged it yet
+    attempts: int
+    error: str
+    pending: bool
+    due_seconds: float  # until it comes again, or, if it is pending, until it has failed
+
+
+class Waits(msgspec.Struct, frozen=True):
+    count: int = 0
+    pending: int = 0
+    first: tuple[WaitingEvent, ...] = ()
+    problem: str = ""
+
+
+class Letters(msgspec.Struct, frozen=True):
+    count: int = 0
+    by_component: dict[str, int] = {}
+    problem: str = ""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +79,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     prepared: list[int]  # not completed yet
     quarantined: dict[int, int]  # epoch -> the fence whose start set it aside
     abandoned: int  # of the last hundred epochs
+    counts: dict[str, ComponentCounts]  # as far as the history knows
+    waiting: Waits
+    dead_letters: Letters
 
 
 def look(root: Path, job: str, clock: Clock) -> Status:
@@ -48,7 +92,8 @@ def look(root: Path, job: str, clock: Clock) -> Status:
     holder = fences.holder(watch=newest.lease / 2 if newest is not None and newest.lease else WATCH_SECONDS)
     stored = store.stored()
     done = next((one for one in stored if one.completed), None)
-    recent = rows(store.folder / "history.sqlite", 100)
+    history = store.folder / "history.sqlite"
+    recent = rows(history, 100)
     return Status(
         job=job,
         root=str(root),
@@ -61,8 +106,54 @@ def look(root: Path, job: str, clock: Clock) -> Status:
         steps=recent[0].seconds if recent else None,
         prepared=sorted(one.epoch for one in stored if not one.completed),
         quarantined=store.quarantined(),
-        abandoned=sum(row.outcome is Result.ABANDONED for row in recent),
+        abandoned=sum(row.outcome in NOTHING for row in recent),
+        counts=counted(history, recent[0].epoch if recent else 0),
+        waiting=waits(store, clock.now()),
+        dead_letters=letters(store),
     )
+
+
+def counted(history: Path, epoch: int) -> dict[str, ComponentCounts]:
+    """By component; `epoch` is the last one."""
+    known = totals(history)
+    every = summed(one.counts for one in known)
+    done = summed(one.counts for one in known if one.outcome.committed)
+    last: dict[str, dict[str, dict[str, int]]] = {}
+    for one in counts(history, epoch):
+        mine = last.setdefault(one.counts.component, {})
+        before = mine.get(str(one.counts.instance), dict.fromkeys(KINDS, 0))
+        mine[str(one.counts.instance)] = {kind: before[kind] + n for kind, n in one.counts.numbers.items()}
+    nothing = dict.fromkeys(KINDS, 0)
+    return {name: ComponentCounts(every[name], done.get(name, nothing), last.get(name, {})) for name in every}
+
+
+def waits(store: Store, now: float) -> Waits:
+    """What waits at the newest checkpoint. A job that runs may remove a file before it is read: then there is a newer one."""
+    for left in reversed(range(LOOKS)):
+        done = next((one.manifest for one in store.stored() if one.completed and one.manifest is not None), None)
+        try:
+            found = Inbox(store.disk, store.folder).read_waiting(done.failed if done is not None else ())
+        except Refused as damaged:
+            if left:
+                continue
+            return Waits(problem=damaged.cause)
+        first = sorted(found, key=lambda one: one.due)[:MOST_WAITING]
+        shown = tuple(
+            WaitingEvent(
+                one.id, one.component, one.attempts, one.error, one.pending, round(one.due / 1_000_000 - now, 3)
+            )
+            for one in first
+        )
+        return Waits(len(found), sum(one.pending for one in found), shown)
+    raise AssertionError
+
+
+def letters(store: Store) -> Letters:
+    try:
+        sizes = DeadLetters(store.disk, store.folder).sizes()
+    except Refused as damaged:
+        return Letters(problem=damaged.cause)
+    return Letters(sum(sizes.values()), sizes)
 
 
 def lines(status: Status) -> list[str]:
@@ -80,7 +171,51 @@ def lines(status: Status) -> list[str]:
         told.append(f"abandoned: {status.abandoned} of the last hundred epochs")
     for epoch, fence in sorted(status.quarantined.items()):
         told.append(f"quarantined: checkpoint {epoch}, by the start of fence {fence} (see quarantine/{fence})")
+    return [*told, *_counts_table(status.counts), *_waiting_lines(status.waiting), *_letter_lines(status)]
+
+
+def _counts_table(found: dict[str, ComponentCounts]) -> list[str]:
+    """What is committed; and beside it what was done in vain, where something was."""
+    if not found:
+        return []
+    names = ["component", *(kind.replace("_", " ") for kind in KINDS), "in vain"]
+    table = [names]
+    for name, mine in found.items():
+        in_vain = mine.attempted["processed"] - mine.committed["processed"]
+        table.append([name, *(f"{mine.committed[kind]:,}" for kind in KINDS), f"{in_vain:,}"])
+    kept = [0, 1, 2, *(i for i in range(3, len(names)) if any(row[i] != "0" for row in table[1:]))]
+    widths = [max(len(row[i]) for row in table) for i in kept]
+    shown = [
+        "  ".join(row[i].ljust(width) if i == 0 else row[i].rjust(width) for i, width in zip(kept, widths, strict=True))
+        for row in table
+    ]
+    return ["counts:", *(f"  {line}".rstrip() for line in shown)]
+
+
+def _waiting_lines(waiting: Waits) -> list[str]:
+    if waiting.problem:
+        return [f"waiting events: {waiting.problem}"]
+    if not waiting.count:
+        return []
+    told = [f"waiting: {waiting.count:,} events, {waiting.pending:,} of them not acknowledged yet"]
+    for one in waiting.first[:MOST_TOLD]:
+        when = f"{max(0.0, one.due_seconds):.1f} s"
+        then = f"has failed in {when}" if one.pending else f"comes again in {when}"
+        told.append(f"  {one.id} at {one.component}, {one.attempts} attempts failed, {then}: {one.error}")
+    if waiting.count > MOST_TOLD:
+        told.append("  ... (--json shows more)")
     return told
+
+
+def _letter_lines(status: Status) -> list[str]:
+    found = status.dead_letters
+    if found.problem:
+        return [f"dead letters: {found.problem}"]
+    if not found.count:
+        return []
+    by = ", ".join(f"{name} {count:,}" for name, count in found.by_component.items())
+    where = shlex.join(["--root", status.root, status.job])
+    return [f"dead letters: {found.count:,} ({by}); see `streamwork dead-letters list {where}`"]
 
 
 def who(holder: Holder | None) -> str:

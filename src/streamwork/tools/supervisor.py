@@ -93,4 +93,6 @@ def _without_numbers(cause: str) -> str:
 
 
 def _with(failure: StreamworkError, remark: str) -> StreamworkError:
-    return type(failure)(failure.code, f"{failure.cause}; {remark}", failure.action)
+    told = type(failure)(failure.code, f"{failure.cause}; {remark}", failure.action)
+    told.component = failure.component
+    return told

@@ -1,0 +1,119 @@
+"""The files that `streamwork bench NAME --save FOLDER` leaves: what was found, on what kind of machine, and when."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+import streamwork
+from streamwork.errors import WrongUse
+
+SAVE_TO = "streamwork.bench.save"
+"""Where the context of a command keeps the folder that `--save` names."""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What a reader has to know of it, and nothing that tells whose it is."""
+
+    cores: int
+    os: str
+    python: str
+    pyspark: str
+    streamwork: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cores} cores, {self.os}, Python {self.python}, pyspark {self.pyspark}, streamwork {self.streamwork}"
+        )
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A benchmark that was run. `numbers` is what it prints with --json."""
+
+    bench: str
+    command: str
+    date: date
+    machine: Machine
+    numbers: dict[str, Any]
+    note: str = ""  # what a person wants to have said about this run
+
+
+def this_machine() -> Machine:
+    return Machine(
+        os.cpu_count() or 0,
+        f"{platform.system()} {platform.machine()}",
+        platform.python_version(),
+        version("pyspark"),
+        streamwork.__version__,
+    )
+
+
+def save(folder: Path, result: Result) -> Path:
+    """Write FOLDER/NAME.json; what was there before is replaced."""
+    path = folder / f"{result.bench}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(_without_paths(msgspec.to_builtins(result))), indent=2) + b"\n")
+    return path
+
+
+def load(folder: Path) -> dict[str, Result]:
+    """All results in a folder, by the name of their benchmark."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            result = msgspec.json.decode(path.read_bytes(), type=Result)
+        except msgspec.DecodeError as error:
+            raise WrongUse(
+                "SW-USAGE", f"{path.name} is no result: {error}", f"make it with: streamwork bench {path.stem} --save {folder}"
+            ) from error
+        found[result.bench] = result
+    return found
+
+
+def _without_paths(value: Any) -> Any:
+    """Why a peer was left out may name files of this machine."""
+    if isinstance(value, dict):
+        return {name: _without_paths(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(inner) for inner in value]
+    return re.sub(r"(?<!\S)['\"(\[]*(?:~|/[^\s/]+)(?:/[^\s/]+)+", "...", value) if isinstance(value, str) else value
+
+
+# ---- the option ---------------------------------------------------------------------------------------------------------
+
+
+def _remember(context: click.Context, parameter: click.Parameter, folder: Path | None) -> None:
+    if folder is None:
+        return
+    if context.params.get("quick"):
+        raise click.UsageError("--quick only shows that a benchmark works: its numbers are not worth saving", context)
+    folder.mkdir(parents=True, exist_ok=True)  # now: a benchmark takes its time, and is not to fail in the end
+    context.meta[SAVE_TO] = folder
+
+
+SAVE = click.option(
+    "--save",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    expose_value=False,
+    callback=_remember,
+    help="Also write the numbers to FOLDER/NAME.json, with date and machine, for `streamwork bench page`.",
+)
+
+
+def save_if_asked(numbers: dict[str, Any]) -> Path | None:
+    """For a command with `SAVE`, when it is done."""
+    context = click.get_current_context()
+    folder: Path | None = context.meta.get(SAVE_TO)
+    if folder is None:
+        return None
+    name = context.info_name or ""
+    plain = msgspec.to_builtins(numbers, str_keys=True)
+    return save(folder, Result(name, f"streamwork bench {name}", date.today(), this_machine(), plain))

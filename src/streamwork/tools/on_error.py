@@ -1,0 +1,62 @@
+"""``--on-error COMPONENT=POLICY``: what becomes of events that a component cannot do, in this run; and when to say so."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from streamwork.components.operator import check_batches
+from streamwork.errors import StreamworkError, WrongUse
+from streamwork.job import Graph, Node, NodeKind
+from streamwork.job.semantics import check_on_error
+
+SET_ASIDE = {"SW-OPERATOR-FAILED", "SW-SINK-REJECTED", "SW-SOURCE-BAD-EVENT"}
+"""Errors about one event, which another `on_error` of their component would have set aside."""
+
+
+def parse(given: Iterable[str]) -> dict[str, str]:
+    """Component -> policy, of values such as "per-card=dead-letter"."""
+    found = {}
+    for value in given:
+        component, is_there, policy = value.partition("=")
+        if not is_there:
+            raise WrongUse("SW-USAGE", f"--on-error {value} names no policy", "write COMPONENT=fail|drop|dead-letter")
+        found[component] = policy
+    return found
+
+
+def with_on_error(graph: Graph, chosen: Mapping[str, str]) -> Graph:
+    """The graph, in which these components have another `on_error`."""
+    known = {node.id for node in graph.nodes}
+    if unknown := [component for component in chosen if component not in known]:
+        raise WrongUse(
+            "SW-USAGE",
+            f"--on-error names {unknown[0]!r}, which job {graph.job} does not have",
+            f"use one of: {', '.join(sorted(known))}",
+        )
+    return replace(graph, nodes=tuple(_changed(node, chosen.get(node.id)) for node in graph.nodes)) if chosen else graph
+
+
+def _changed(node: Node, on_error: str | None) -> Node:
+    if on_error is None:
+        return node
+    check_on_error(on_error)
+    if node.kind is NodeKind.SOURCE:
+        return replace(node, component=node.component.with_on_error(on_error, override=True))
+    if node.kind is NodeKind.OPERATOR:
+        check_batches(node.component, on_error)
+    return replace(node, on_error=on_error)
+
+
+def with_way_on(error: StreamworkError, command: Sequence[str]) -> None:
+    """If it is about one event, let it tell the exact command that would set that event aside and go on. `command` is what was
+    run.
+    """
+    if error.code not in SET_ASIDE or not error.component:
+        return
+    if not command:
+        how = f'give {error.component} on_error="dead-letter", and start again'
+    else:
+        how = shlex.join([*command, "--on-error", f"{error.component}=dead-letter"])
+    error.action += f". To set what it cannot do aside as a dead letter, and go on: {how}"

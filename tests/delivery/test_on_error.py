@@ -1,0 +1,167 @@
+"""`on_error` of each kind of component: what it cannot do stops the job, is dropped, or is a dead letter; nothing else changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sample import run_job
+from streamwork import (
+    CallableSink,
+    Event,
+    Job,
+    JobFailed,
+    JsonLines,
+    KeyedOperator,
+    ListSource,
+    Operator,
+    Record,
+    RowsRejected,
+    SqliteSink,
+    StatefulOperator,
+)
+from streamwork.delivery import DeadLetters
+from streamwork.delivery.text import from_text
+from streamwork.testing import run
+from streamwork.world import RealDisk
+
+NONE = SqliteSink("never-opened.db", "t")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Tick(Event):
+    name: str
+    at: datetime
+
+
+class Count(Record):
+    count: int = 0
+
+
+class Stateless(Operator[Tick, Tick]):
+    def apply(self, event: Tick, collector: Any) -> None:
+        collector.emit(event)
+        if event.name == "bad":
+            raise ValueError("bad one")
+
+
+class Whole(StatefulOperator[Tick, Count, Tick]):
+    def setup_instance(self, instance: int, state: Count | None) -> None:
+        self.count = state.count if state else 0
+
+    def get_state(self) -> Count:
+        return Count(self.count)
+
+    def apply(self, event: Tick, collector: Any) -> None:
+        self.count += 1
+        collector.emit(event)
+        if event.name == "bad":
+            raise ValueError("bad one")
+
+
+class Keyed(KeyedOperator[Tick, Count, Tick]):
+    def apply(self, event: Tick, state: Count, collector: Any) -> None:
+        state.count += 1
+        collector.emit(event)
+        if event.name == "bad":
+            raise ValueError("bad one")
+
+
+class Timed(KeyedOperator[Tick, Count, Tick]):
+    """Its timer raises for one key, after it has changed and emitted something."""
+
+    def apply(self, event: Tick, state: Count, collector: Any) -> None:
+        state.count += 1
+        collector.set_timer(event.at + timedelta(seconds=1))
+
+    def on_timer(self, key: str, at: datetime, state: Count, collector: Any) -> None:
+        state.count += 100
+        collector.emit(Tick(key, at))
+        if key == "bad":
+            raise ValueError("bad one")
+
+
+def ticks(*names: str) -> list[Tick]:
+    return [Tick(name, START + timedelta(seconds=10 * place)) for place, name in enumerate(names)]
+
+
+def job(operator: Any, on_error: str | None, semantics: str = "exactly-once") -> Job:
+    made = Job("job", semantics=semantics)
+    key = {"key": "name"} if isinstance(operator, KeyedOperator) else {}
+    source = made.source(ListSource([], Tick), id="in", time="at")
+    source.apply(operator, id="work", on_error=on_error, **key).sink(NONE, id="out")  # type: ignore[arg-type]
+    return made
+
+
+OPERATORS = [Stateless(), Whole(), Keyed()]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once", "at-most-once"])
+@pytest.mark.parametrize("on_error", ["drop", "dead-letter"])
+def test_an_event_that_raises(operator: Any, semantics: str, on_error: str) -> None:
+    inputs = {"in": ticks("a", "bad", "b", "bad", "a")}
+    result = run(job(operator, on_error, semantics), inputs, epoch_events=3)
+    assert [row.name for row in result.outputs["out"]] == ["a", "b", "a"], "what it had emitted is taken back"
+    counted = result.counts["work"]
+    assert counted["dropped" if on_error == "drop" else "dead_letters"] == 2
+    assert counted["processed"] == 5 == counted["delivered"] + 2
+    states = result.states.get("work", {})
+    assert sum(record.count for record in states.values()) in (0, 3), "nor is anything of it in the state"  # type: ignore[attr-defined]
+    assert [from_text(Tick, letter.event) for letter in result.letters] == (
+        [tick for tick in inputs["in"] if tick.name == "bad"] if on_error == "dead-letter" else []
+    )
+    assert all(letter.to == "work" and letter.error == "ValueError: bad one" for letter in result.letters)
+
+
+@pytest.mark.parametrize(
+    ("semantics", "dropped"), [("exactly-once", None), ("at-least-once", None), ("at-most-once", 1)]
+)
+def test_the_default_follows_the_semantics(semantics: str, dropped: int | None) -> None:
+    made = job(Keyed(), None, semantics)
+    if dropped is None:
+        with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED"):
+            run(made, {"in": ticks("a", "bad")})
+    else:
+        assert run(made, {"in": ticks("a", "bad")}).counts["work"]["dropped"] == dropped
+
+
+@pytest.mark.parametrize("on_error", ["drop", "dead-letter"])
+def test_a_timer_that_raises(on_error: str) -> None:
+    result = run(job(Timed(), on_error), {"in": ticks("a", "bad", "b", "c")}, epoch_events=2)
+    assert [row.name for row in result.outputs["out"]] == ["a", "b"], "that of c is not due yet"
+    assert result.states["work"]["bad"].count == 1  # type: ignore[attr-defined]
+    assert [letter.to for letter in result.letters] == ([""] if on_error == "dead-letter" else [])
+    assert all("the timer of 'bad'" in letter.event for letter in result.letters)
+
+
+def test_a_line_that_is_no_event(tmp_path: Path) -> None:
+    good = '{"name": "a", "at": "2026-01-01T00:00:00Z"}'
+    (tmp_path / "in.jsonl").write_text(f'{good}\n{{"name": 7}}\nrubbish\n{good}\n')
+    made = Job("lines")
+    source = JsonLines(tmp_path / "in.jsonl", Tick, on_error="dead-letter")
+    made.source(source, id="in").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    outcome = run_job(made, tmp_path / "root")
+    letters = DeadLetters(RealDisk(), tmp_path / "root" / "lines").all()
+    assert [letter.event for letter in letters] == ['{"name": 7}', "rubbish"]
+    assert all(letter.to == "" and "in.jsonl byte" in letter.error for letter in letters)
+    assert (outcome.events, outcome.dead_letters) == (4, 2)
+
+
+def only_good(event: Tick) -> None:
+    if event.name == "bad":
+        raise RowsRejected("bad one")
+
+
+@pytest.mark.parametrize("on_error", ["drop", "dead-letter"])
+def test_a_row_that_a_sink_refuses_at_once(tmp_path: Path, on_error: str) -> None:
+    made = Job("rows", semantics="at-least-once")
+    rows = made.source(ListSource(ticks("a", "bad", "b"), Tick), id="in")
+    rows.sink(CallableSink(only_good), id="out", on_error=on_error)  # type: ignore[arg-type]
+    outcome = run_job(made, tmp_path / "root")
+    letters = DeadLetters(RealDisk(), tmp_path / "root" / "rows").all()
+    assert [letter.component for letter in letters] == (["out"] if on_error == "dead-letter" else [])
+    assert (outcome.dropped, outcome.dead_letters) == ((1, 0) if on_error == "drop" else (0, 1))
