@@ -153,7 +153,11 @@ def test_a_row_that_is_no_event_is_noticed_before_any_filter(tmp_path: Path, spa
     assert (outcome.events, outcome.dropped) == (6, 1)
     assert [row[2] for row in rows(tmp_path)] == [0, 1, 3, 4, 5]
     counted = counters(tmp_path / "root")
-    assert counted["views"] == {"processed": 6, "delivered": 5, "dropped": 1}
+    assert {name: count for name, count in counted["views"].items() if count} == {
+        "processed": 6,
+        "delivered": 5,
+        "dropped": 1,
+    }
     assert counted["only-views"]["processed"] == 5
 
 

@@ -59,7 +59,9 @@ def this_machine() -> Machine:
 def save(folder: Path, result: Result) -> Path:
     """Write FOLDER/NAME.json; what was there before is replaced."""
     path = folder / f"{result.bench}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(_without_paths(msgspec.to_builtins(result))), indent=2) + b"\n")
+    path.write_bytes(
+        msgspec.json.format(msgspec.json.encode(_without_paths(msgspec.to_builtins(result))), indent=2) + b"\n"
+    )
     return path
 
 
@@ -71,7 +73,9 @@ def load(folder: Path) -> dict[str, Result]:
             result = msgspec.json.decode(path.read_bytes(), type=Result)
         except msgspec.DecodeError as error:
             raise WrongUse(
-                "SW-USAGE", f"{path.name} is no result: {error}", f"make it with: streamwork bench {path.stem} --save {folder}"
+                "SW-USAGE",
+                f"{path.name} is no result: {error}",
+                f"make it with: streamwork bench {path.stem} --save {folder}",
             ) from error
         found[result.bench] = result
     return found
@@ -90,12 +94,9 @@ def _without_paths(value: Any) -> Any:
 
 
 def _remember(context: click.Context, parameter: click.Parameter, folder: Path | None) -> None:
-    if folder is None:
-        return
-    if context.params.get("quick"):
-        raise click.UsageError("--quick only shows that a benchmark works: its numbers are not worth saving", context)
-    folder.mkdir(parents=True, exist_ok=True)  # now: a benchmark takes its time, and is not to fail in the end
-    context.meta[SAVE_TO] = folder
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)  # now: a benchmark takes its time, and is not to fail in the end
+        context.meta[SAVE_TO] = folder
 
 
 SAVE = click.option(
@@ -114,6 +115,8 @@ def save_if_asked(numbers: dict[str, Any]) -> Path | None:
     folder: Path | None = context.meta.get(SAVE_TO)
     if folder is None:
         return None
+    if context.params.get("quick"):
+        raise click.UsageError("--quick only shows that a benchmark works: its numbers are not saved", context)
     name = context.info_name or ""
     plain = msgspec.to_builtins(numbers, str_keys=True)
     return save(folder, Result(name, f"streamwork bench {name}", date.today(), this_machine(), plain))

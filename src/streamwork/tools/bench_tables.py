@@ -45,6 +45,10 @@ class Figure(NamedTuple):
             return ""
         return f"{short(self.low)}..{short(self.high)}"
 
+    @property
+    def whole(self) -> str:
+        return f"{self.text} ({self.spread})" if self.spread else self.text
+
 
 class Table(NamedTuple):
     """Without rows, the title is all there is to say."""
@@ -101,7 +105,7 @@ def row(node: dict[str, Any]) -> dict[str, Figure] | None:
     for name, value in node.items():
         if name == "spread":
             continue
-        one = figure(spreads[name] if name in spreads else value)
+        one = figure(spreads.get(name, value))
         if one is None:
             return None
         found[name] = one
@@ -114,7 +118,7 @@ def _section(title: str, node: dict[str, Any], above: dict[str, Any]) -> Iterato
     deeper: dict[str, dict[str, Any]] = {}
     for name, value in node.items():
         if (one := figure(value)) is not None:
-            if name != "repeats":
+            if not isinstance(value, list) or name != "repeats":
                 figures[name] = {VALUE: one}
         elif isinstance(value, list):
             deeper[name] = {str(place): inner for place, inner in enumerate(value, start=1)}
@@ -136,7 +140,7 @@ def _section(title: str, node: dict[str, Any], above: dict[str, Any]) -> Iterato
         else:
             yield _table(title, group)
     for name, child in deeper.items():
-        if above.items() >= child.items() if _all_there(child, above) else False:
+        if _all_there(child, above):
             yield Table(f"{_below(title, name)}: the figures above", (), {})
         else:
             yield from _section(_below(title, name), child, above)
@@ -168,11 +172,13 @@ def _below(title: str, name: str) -> str:
 def show(numbers: dict[str, Any]) -> None:
     """On the terminal: under each figure, how far its repeats lie apart."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    for place, table in enumerate(tables(numbers)):
-        if place:
+    before = None
+    for table in tables(numbers):
+        if before is not None:
             console.print()
-        if table.title:
+        if table.title != before and table.title:
             console.print(Text(table.title, style="bold"))
+        before = table.title
         if table.rows:
             console.print(_drawn(table))
 
@@ -187,7 +193,9 @@ def _drawn(table: Table) -> RichTable:
             drawn.add_row(Text(name), Text(cells[VALUE].text), Text(cells[VALUE].spread))
         return drawn
     for column in table.columns:
-        drawn.add_column(Text(column.replace("_", " ")), justify="right", vertical="top")  # with blanks it can be wrapped
+        drawn.add_column(
+            Text(column.replace("_", " ")), justify="right", vertical="top"
+        )  # with blanks it can be wrapped
     for name, cells in table.rows.items():
         shown = [cells.get(column, Figure(None)) for column in table.columns]
         drawn.add_row(
@@ -198,21 +206,19 @@ def _drawn(table: Table) -> RichTable:
 
 def markdown(found: Iterable[Table]) -> Iterator[str]:
     """Paragraphs of a page: a title, and below it a table."""
+    before = ""
     for table in found:
-        if table.title:
+        if table.title != before:
             yield f"**{cell(table.title)}**"
+        before = table.title
         if table.rows:
             yield grid(
                 ["", *(column.replace("_", " ") for column in table.columns)],
                 [
-                    [name, *(_with_spread(cells.get(column, Figure(None))) for column in table.columns)]
+                    [name, *(cells.get(column, Figure(None)).whole for column in table.columns)]
                     for name, cells in table.rows.items()
                 ],
             )
-
-
-def _with_spread(one: Figure) -> str:
-    return f"{one.text} ({one.spread})" if one.spread else one.text
 
 
 def grid(head: list[str], rows: list[list[str]]) -> str:

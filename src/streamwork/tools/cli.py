@@ -21,6 +21,9 @@ from streamwork.job import Job, Layout
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
 from streamwork.job.semantics import Semantics, Tracking
+from streamwork.tools.bench_page import page_command
+from streamwork.tools.bench_results import SAVE, save_if_asked
+from streamwork.tools.bench_tables import show
 from streamwork.tools.demo import look, run_demo
 from streamwork.tools.dev import develop
 from streamwork.tools.doctor import Finding, examine
@@ -274,13 +277,19 @@ def bench_state_size_command(quick: bool, as_json: bool) -> None:
 
 
 def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
-    """What a benchmark found: as one object, or a line for each number."""
+    """What a benchmark found: as one object, or as tables. With --save, also to a file."""
+    saved = save_if_asked(found)
     if as_json:
         print_json(found)
-        return
-    for name, value in found.items():
-        click.echo(f"{name:<28} {value:,}" if isinstance(value, int | float) else f"{name:<28} {value}")
+    else:
+        show(found)
+    if saved is not None:
+        click.echo(f"wrote {saved}", err=True)
 
+
+for benchmark in bench_group.commands.values():
+    SAVE(benchmark)
+bench_group.add_command(page_command)
 
 for command in (log_group, letters_group, status_command, stop_command, checkpoints_command):
     cli.add_command(command)
