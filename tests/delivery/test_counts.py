@@ -16,7 +16,8 @@ from patience_jobs import Dawdling
 from sample import Doubling, Payment, Summing, payments, run_job, summing_job
 from streamwork import Job, JobFailed, ListSource, SqliteSink
 from streamwork.delivery.counts import KINDS, TOGETHER, Counts, broken_off, is_closed, not_closed, settled, summed
-from streamwork.engine.steps import KeyedStep, Step
+from streamwork.engine.step import Step
+from streamwork.engine.steps import KeyedStep
 from streamwork.epoch import Step as EpochStep
 from streamwork.epoch import driver
 from streamwork.epoch.history import Result, counts, outcomes, rows, totals

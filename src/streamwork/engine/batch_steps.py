@@ -14,16 +14,8 @@ from streamwork.components import BatchCollector, KeyedColumns
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_columns, conforming, distinct, python_values
 from streamwork.components.schema import fields_of
-from streamwork.engine.steps import (
-    RETURNED,
-    Given,
-    InstanceStep,
-    KeyedStep,
-    OperatorStep,
-    Outputs,
-    Step,
-    applying_failed,
-)
+from streamwork.engine.step import RETURNED, Given, Outputs, Step, applying_failed
+from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep
 
 ROWS = 65_536
 """Rows to a batch. Whatever a batch costs that does not depend on its rows is shared by them."""

@@ -25,7 +25,8 @@ from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
 from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
-from streamwork.engine.steps import Given, InstanceStep, KeyedStep, OperatorStep, Outputs, SourceStep, Step
+from streamwork.engine.step import Given, Outputs, Step
+from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
 from streamwork.engine.tracked import Following, Tracked, one_by_one, root_of
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State

@@ -9,7 +9,7 @@ import pyarrow as pa
 from streamwork.components.columns import Columns, as_columns, to_structs
 from streamwork.components.sink import RowsRejected, WriteStopped
 from streamwork.engine.staging import Staging
-from streamwork.engine.steps import Given, Outputs, Step
+from streamwork.engine.step import Given, Outputs, Step
 from streamwork.engine.tracked import UNTRACKED, roots_of
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job.semantics import Isolation

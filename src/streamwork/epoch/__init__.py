@@ -6,7 +6,8 @@ state and engine.
 """
 
 from streamwork.epoch.commit import Verdict, judge
-from streamwork.epoch.driver import Compute, Driver, Started
+from streamwork.epoch.compute import Compute
+from streamwork.epoch.driver import Driver, Started
 from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.steps import Listener, Step
 from streamwork.epoch.store import Identity, Store

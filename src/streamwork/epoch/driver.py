@@ -40,25 +40,23 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
 from streamwork.components import Position
-from streamwork.delivery.counts import Counts
 from streamwork.engine import Abandoned, Report, Work
 from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
-from streamwork.epoch.catch_up import Route
 from streamwork.epoch.compactor import Background, Compactor, at_once
+from streamwork.epoch.compute import Compute
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import NoHistory, Recorder
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
-from streamwork.epoch.position import furthest
+from streamwork.epoch.planner import Planner
 from streamwork.epoch.recovery import Chains, Recovery
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
-from streamwork.epoch.slices import CLOCK, ends, ranges, skips, starts, timed_partitions
+from streamwork.epoch.slices import ranges, timed_partitions
 from streamwork.epoch.steps import Listener, Step
 from streamwork.epoch.stopwatch import Stopwatch
 from streamwork.epoch.store import Store
@@ -78,25 +76,6 @@ ATTEMPTS = 3
 """So often an epoch is computed whose attempts do not agree."""
 
 
-class Compute(Protocol):
-    """A host: computes epochs (steps 2 and 3) on whatever it runs on, in the order in which they were submitted."""
-
-    overlaps: bool
-    """True if what was submitted is computed while the driver does something else."""
-
-    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
-        """Begin an epoch."""
-
-    def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
-        """The reports of all instances. Raises StreamworkError where an attempt failed, `Abandoned` if it gave up."""
-
-    def wasted(self) -> Sequence[Counts]:
-        """What is known to have been counted by the attempts at an epoch whose `collect` raised. It is told once."""
-
-    def forget(self) -> None:
-        """What was computed last counts for nothing: the next works name the states to go on from."""
-
-
 class Started(msgspec.Struct, frozen=True):
     """What a start found and did."""
 
@@ -107,7 +86,7 @@ class Started(msgspec.Struct, frozen=True):
     story: tuple[str, ...] = ()
     skipped: dict[
         str, tuple[int, int]
-    ] = {}  # source/partition -> from, to: sources that start at the latest pass over it
+    ] = {}  # what sources that start at the latest pass over: source/partition -> from, to
 
 
 class Driver:
@@ -149,20 +128,16 @@ class Driver:
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
         self._watch = Stopwatch(clock, history or NoHistory())
-        self._limited = False
+        self._planner = Planner(graph, store, self._undone, self._now)
         # What is polled may come to nothing, and what comes again is known when an epoch is done: nothing is built on it before.
         in_turn = bool(graph.polled) or graph.promise.acknowledges
         self._overlap = (host.overlaps if overlap is None else overlap) and not in_turn
         self._depth = 1 if in_turn else depth
-        self._lost: Position = {}  # under at-most-once: as far as epochs that came to nothing were planned
-        self._skipped: Position = {}
         self._under_way: deque[Plan] = deque()
         self._tip: Manifest  # what the next epoch builds on: `at`, or its child that is prepared
         self._chains: Chains = {}  # the state files of the tip, without those that are damaged
         self._line: list[Manifest] = []  # `at` and its ancestors that are kept, newest first
-        self._route = Route()
         self._kept = self._tidied = 0.0
-        self._next_tick: int | None = 0  # after a start nobody knows: have a look
 
     # ---- recovery: before the first source is read (`epoch.recovery` numbers the steps) ----------------------------
 
@@ -183,11 +158,10 @@ class Driver:
         choice = self._recovery.read(identity, self.fence)  # 5
         self._tell(Step.READ, choice.at.epoch)
         found = self._recovery.finish(choice, self.fence, lambda step, m: self._tell(step, m.epoch))  # 6, 7, 8
-        self.at, self._chains, self._route = found.at, found.chains, found.route
-        self._tip = self.at
+        self.at = self._tip = found.at
+        self._chains = found.chains
         self._undone.resume(self.at)
-        if self.graph.promise.at_most_once:
-            self._lost = self._recovery.planned_beyond(self.at)
+        lost = self._recovery.planned_beyond(self.at) if self.graph.promise.at_most_once else {}
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._tell(Step.PRUNE, self.at.epoch)
         if found.rolled_forward:
@@ -195,19 +169,14 @@ class Driver:
         else:
             self._watch.resumed(self.at)
         self._deterministic = self.graph.deterministic or bool(choice.ahead)
-        self._skipped = skips(self.graph)
-        passed = {
-            name: (was, offset)
-            for name, offset in self._skipped.items()
-            if (was := self.at.positions.get(name, 0)) < offset
-        }
-        self._next = self._store.newest_number() + 1
+        skipped = self._planner.resume(self.fence, self.at.positions, found.route, lost)
         self._keep()
-        told = (
-            f"{name} starts at the latest: offsets {was:,} to {to:,} are skipped" for name, (was, to) in passed.items()
-        )
+        told = [
+            f"{name}: offsets {was:,} to {to:,} are skipped, it starts at the latest"
+            for name, (was, to) in skipped.items()
+        ]
         rolled_forward = self.at.epoch if found.rolled_forward else None
-        return Started(self.fence, new, self.at.epoch, rolled_forward, (*found.story, *told), passed)
+        return Started(self.fence, new, self.at.epoch, rolled_forward, (*found.story, *told), skipped)
 
     def beat(self) -> None:
         """Show others that this driver lives. May be called from any thread."""
@@ -246,7 +215,7 @@ class Driver:
             self._host.forget()
             return self._abandon(plan, last)
         self._tell(Step.PREPARE, plan.epoch)
-        if self._overlap and self._limited and not last:
+        if self._overlap and self._planner.limited and not last:
             self._begin(1)
         self._commit(manifest)
         self._complete(manifest)
@@ -278,7 +247,7 @@ class Driver:
         """
         for spent in (plan, *self._under_way):
             if self.graph.promise.at_most_once:
-                self._lost = furthest(self._lost, spent.end)
+                self._planner.lose(spent)
             self._sinks.withdraw(spent.epoch)
             self._undone.forget(spent)
         self._under_way.clear()
@@ -287,40 +256,15 @@ class Driver:
         return self._run_epoch(last)
 
     def _plan(self) -> Plan | None:
-        """1. Fix the slice. A name that is taken means that the number is spent: take the next."""
+        """1. Fix the slice."""
         before = self._under_way[-1] if self._under_way else None
         at, parent = (before.end, before.epoch) if before else (self._tip.positions, self._tip.epoch)
-        at = furthest(at, self._lost)
-        if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
-            return self._write_plan(parent, leg.start, leg.end, leg.ticks)
-        start = starts(self.graph, at, self._skipped)
-        end = self._route.capped(start, {**ends(self.graph, start), **self._undone.end(start)})
-        tick = self._now()
-        woken = self.graph.timed and self._next_tick is not None and tick >= self._next_tick
-        if end == start and not woken and not self.graph.polled and not self._undone.is_due(tick):
-            return None
-        ticks = (max(tick, start.get(CLOCK, 0) + 1),) if self.graph.timed else ()
-        end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
-        self._limited = ends(self.graph, end, max_events=1) != end
-        for node in self.graph.planned:
-            node.component.settle()
-        polled = tuple(f"{node.id}/" for node in self.graph.polled)  # how far they come is told later
-        end = {name: offset for name, offset in end.items() if not name.startswith(polled)}
-        return self._write_plan(parent, start, end, ticks)
-
-    def _write_plan(self, parent: int, start: Position, end: Position, ticks: tuple[int, ...]) -> Plan:
-        while True:
-            plan = Plan(self._next, parent, self.fence, start, end, ticks)
-            self._next += 1
-            self._watch.begin(plan.epoch)
-            try:
-                self._store.write_plan(plan)
-            except FileExistsError:
-                continue
+        plan = self._planner.plan(at, parent, self._watch.begin)
+        if plan is not None:
             self._watch.lap(plan.epoch, Step.PLAN)
             if not self.graph.promise.exactly_once:  # who took the job before this plan was there does not know of it
                 self.fences.check(self.fence)
-            return plan
+        return plan
 
     def _submit(self, plan: Plan) -> None:
         """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
@@ -414,7 +358,7 @@ class Driver:
             },
         )
         waiting = [report.next_tick for report in reports if report.next_tick is not None]
-        self._next_tick = min(waiting, default=None)
+        self._planner.next_tick = min(waiting, default=None)
         self._store.write_prepared(manifest)
         self._undone.prepared(settled)
         self._tip, self._chains = manifest, manifest.components
@@ -435,8 +379,9 @@ class Driver:
         self._undone.completed(manifest)
         self.at = manifest
         self._line.insert(0, manifest)
-        if self._route.done(manifest.positions):
-            self._route, self._deterministic = Route(), self.graph.deterministic
+        self._planner.reached(manifest.positions)
+        if not self._planner.catches_up:
+            self._deterministic = self.graph.deterministic
         self._watch.lap(manifest.epoch, Step.COMPLETE)
 
     def _prune(self) -> None:
@@ -489,7 +434,7 @@ class Driver:
 
     def behind(self) -> bool:
         """True if an epoch is under way, or the last one could not take all the input that was there when it was planned."""
-        return self._limited or bool(self._under_way)
+        return self._planner.limited or bool(self._under_way)
 
     def _keep(self) -> None:
         """Tell the sources from where on this job needs them: the oldest checkpoint that is kept must be able to go on."""

@@ -86,7 +86,9 @@ class SparkEpochs:
         self._tables.open(graph)
 
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
-        from pyspark.util import inheritable_thread_target  # what the caller has set for its jobs holds for this one, too
+        from pyspark.util import (
+            inheritable_thread_target,  # what the caller has set for its jobs holds for this one, too
+        )
 
         action = _Action(works[0].epoch)
         action.rows = self._thread.submit(inheritable_thread_target(self._session)(self._compute), action, layout, works)

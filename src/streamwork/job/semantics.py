@@ -59,7 +59,10 @@ class Promise(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, semantics: str, tracking: str | None) -> Promise:
-        return cls(_known(Semantics, semantics), None if tracking is None else _known(Tracking, tracking))
+        chosen: Semantics = _known(Semantics, semantics)
+        if tracking is None:
+            return cls(chosen, Tracking.CHECKPOINT if chosen is Semantics.AT_LEAST_ONCE else None)
+        return cls(chosen, _known(Tracking, tracking))
 
     def __str__(self) -> str:
         return self.semantics.value + (", acknowledging" if self.acknowledges else "")

@@ -154,7 +154,7 @@ def _paragraphs(results: dict[str, Result]) -> Iterator[str]:
         "<!-- Made by `streamwork bench page` from results/*.json: run it again instead of editing this. -->\n"
         "Contestants take turns in one run, with the same events, so that a noisy minute hits all. Outputs are compared before a\n"
         "speed counts. A figure is the median of the repeats, and behind it stand the least and the most. Ratios are those of two\n"
-        "measurements right after each other. Few cores and a shared machine: the ratios tell more than the speeds."
+        "measurements right after each other. Machines differ: the ratios tell more than the speeds."
     )
     yield (
         "To measure again, run a benchmark with `--save`, then make this page:\n\n"
@@ -171,11 +171,13 @@ def _paragraphs(results: dict[str, Result]) -> Iterator[str]:
 def _summary(results: dict[str, Result]) -> Iterator[str]:
     yield "## Targets"
     verdicts = [target.verdict(_numbers(target, results)) for target in TARGETS]
-    met, missed = sum(one.met for one in verdicts), verdicts.count(Verdict.MISSED)
-    yield (
-        f"Of {len(TARGETS)} targets {met} are met, {missed} {'is' if missed == 1 else 'are'} missed, "
-        f"{verdicts.count(Verdict.UNMEASURED)} are not measured."
-    )
+    counted = {
+        "met": sum(one.met for one in verdicts),
+        "missed": verdicts.count(Verdict.MISSED),
+        "not measured": verdicts.count(Verdict.UNMEASURED),
+    }
+    told = ", ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for what, count in counted.items())
+    yield f"Of {len(TARGETS)} targets {told}."
     yield _targets(TARGETS, results, named=True)
 
 
@@ -251,7 +253,7 @@ def with_numbers(text: str, result: Result | None) -> str:
         raise WrongUse(
             "SW-USAGE", f"{SEMANTICS} has lost its markers", f"put `{BEGIN}` and `{END}` where the numbers go"
         )
-    return "\n".join([f"{before}{BEGIN}", *_semantics(result), f"{END}{after}"])
+    return "\n".join([f"{before}{BEGIN}\n", *_semantics(result), f"\n{END}{after}"])
 
 
 def _semantics(result: Result | None) -> Iterator[str]:

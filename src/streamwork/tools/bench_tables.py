@@ -193,9 +193,8 @@ def _drawn(table: Table) -> RichTable:
             drawn.add_row(Text(name), Text(cells[VALUE].text), Text(cells[VALUE].spread))
         return drawn
     for column in table.columns:
-        drawn.add_column(
-            Text(column.replace("_", " ")), justify="right", vertical="top"
-        )  # with blanks it can be wrapped
+        # Blanks, so that a name can be wrapped; and what does not fit is folded, not cut off.
+        drawn.add_column(Text(column.replace("_", " ")), justify="right", overflow="fold")
     for name, cells in table.rows.items():
         shown = [cells.get(column, Figure(None)) for column in table.columns]
         drawn.add_row(

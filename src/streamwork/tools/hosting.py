@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from streamwork.epoch.driver import Compute
+from streamwork.epoch.compute import Compute
 from streamwork.hosts.master import is_remote
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_life import forget_spark, spark_is_gone

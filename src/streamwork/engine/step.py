@@ -1,0 +1,229 @@
+"""A step of a chain: one component at work in one instance. What all kinds of steps share.
+
+A step takes a list of events and gives the lists that go on, by channel. It works through a whole list before the next step
+sees any of it. Along a line this is the same as going event by event, since each step meets the same events in the same order;
+where it is not, the chain feeds single events.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from typing import Any, cast
+
+from streamwork.components import Event
+from streamwork.components.acknowledging import EventFailed
+from streamwork.components.collector import MAIN
+from streamwork.components.columns import Columns
+from streamwork.components.schema import holds_mutable, show
+from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
+from streamwork.errors import JobFailed, StreamworkError
+from streamwork.job import Node, NodeKind
+
+MOST_TEXT = 1_000  # characters of an error
+RETURNED = "apply returned a value, which nobody gets: send it with collector.emit(event)"
+Events = list[Any]
+Given = Events | Columns
+Outputs = Mapping[str, Given]
+
+
+class Step(ABC):
+    """One component at work in one instance. It has a copy of the operator of its own."""
+
+    takes_columns = False
+    """True if `process` is to be given columns as they are, and not the events in them."""
+
+    def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
+        self.node = node
+        self.instance = instance
+        self.operator = own_copy(node)
+        self.following: Following | None = None  # under acknowledging
+        self.reset()
+        self._tracked = tracked
+        self._copies = any(holds_mutable(kind) for kind in (node.gives, *node.channels.values()) if kind is not None)
+        # Where the job goes on after an error, an event is applied wholly or not at all.
+        self._atomic = node.on_error != "fail" or tracked
+
+    @abstractmethod
+    def process(self, events: Any) -> Outputs: ...
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Called before the first event, when the state has been given."""
+
+    def counters(self) -> dict[str, int]:
+        """Every event that was processed was delivered (it gave something), ended early (it gave nothing), was dropped, became a
+        dead letter, or has failed and comes again. `replayed` are those that came again, or out of the inbox.
+        """
+        failed = len(self.following.failed) if self.following is not None else 0
+        lost = self.dropped + len(self.letters) + failed
+        return {
+            "processed": self.processed,
+            "delivered": self.delivered,
+            "ended_early": self.processed - self.delivered - lost,
+            "dropped": self.dropped,
+            "dead_letters": len(self.letters),
+            "failed": failed,
+            "replayed": self.replayed,
+        }
+
+    def drain(self) -> Outputs:
+        """Before a checkpoint: do what waits, if anything does."""
+        return {}
+
+    def count(self, processed: int, left_out: int) -> None:
+        """Of a filter that was applied elsewhere: what it has seen, and what it has not let through."""
+        self.processed += processed
+        self.delivered += processed - left_out
+
+    def reset(self) -> None:
+        self.processed = self.delivered = self.dropped = self.replayed = 0
+        self.letters: list[tuple[Any, str]] = []  # events to be kept as dead letters, and why
+
+    def follow(self, name: Callable[[int], str]) -> None:
+        """Begin an epoch whose events are acknowledged."""
+        self.following = Following(getattr(self.node.component, "manual_ack", False), name)
+
+    def give_up(self, event: Any, root: int, error: BaseException) -> None:
+        """An event cannot be done: what becomes of it is what `on_error` says. Raises if that is the end of the job."""
+        if self.node.on_error == "fail":
+            raise applying_failed(self, event, error) from error
+        if self.node.on_error == "drop":
+            self.dropped += 1
+        elif self.following is not None and root != UNTRACKED:
+            self.following.end(root, told(error))
+        else:
+            self.letters.append((event, told(error)))
+
+    def _emit(self, outputs: dict[str, Events]) -> Callable[..., None]:
+        """The fastest function that takes an event to where it goes."""
+        if self._copies:  # an event may hold a list of the state's: what was emitted must not change with it
+            return _emit({name: _Copies(events) for name, events in outputs.items()})
+        return _emit(outputs)
+
+    def _outputs(self) -> dict[str, Events]:
+        kind: Callable[[], Events] = Tracked if self._tracked else list
+        return {MAIN: kind(), **{name: kind() for name in self.node.channels}}
+
+    def _each(
+        self, events: Events, outputs: dict[str, Events], apply: Callable[[int, Any], None], undo: Callable[[], None]
+    ) -> None:
+        """Apply the events one by one, each wholly or not at all: what a failed one has emitted is taken back, and `undo` takes
+        back the rest. `apply` is told the event's place.
+        """
+        following, emitted = self.following, list(outputs.values())
+        roots = roots_of(events) if following is not None else repeat(UNTRACKED)
+        given, so_far, delivered, ends = counter(outputs), 0, 0, several(emitted)
+        for place, (event, root) in enumerate(zip(events, roots, strict=False)):
+            if following is not None:
+                following.begin(root)
+            try:
+                apply(place, event)
+            except Exception as error:
+                cut(emitted, ends or [so_far])
+                undo()
+                self.give_up(event, root, error)
+                continue
+            if (now := given()) != so_far:
+                delivered, so_far = delivered + 1, now
+                if ends:
+                    ends = [*map(len, emitted)]
+                if following is not None:
+                    for out in emitted:
+                        cast(Tracked, out).came_from(root)
+        self.delivered += delivered
+
+    def _guarded_set_up(self, *state: Any) -> None:
+        try:
+            self.operator.setup_instance(self.instance, *state)
+        except Exception as error:
+            raise JobFailed(
+                "SW-OPERATOR-SETUP",
+                f"{self.node.id} (instance {self.instance}) could not be set up: {type(error).__name__}: {error}",
+                f"mend setup_instance of {self.node.title}, or what it connects to, and start again",
+            ) from error
+
+
+def cut(emitted: list[Events], ends: list[int]) -> None:
+    """Take back what was emitted beyond."""
+    for out, end in zip(emitted, ends, strict=True):
+        del out[end:]
+
+
+def several(emitted: list[Events]) -> list[int]:
+    """How long the lists are in the beginning, if there are several; of one alone the number of events emitted tells."""
+    return [0] * len(emitted) if len(emitted) > 1 else []
+
+
+def counter(outputs: dict[str, Events]) -> Callable[[], int]:
+    """How many events have been emitted so far."""
+    if len(outputs) == 1:
+        return outputs[MAIN].__len__
+    return lambda: sum(map(len, outputs.values()))
+
+
+class _Copies:
+    """Appends copies to a list."""
+
+    def __init__(self, to: Events) -> None:
+        self._to = to
+
+    def append(self, event: Any) -> None:
+        self._to.append(copy.deepcopy(event))
+
+
+def _emit(outputs: Mapping[str, Any]) -> Callable[..., None]:
+    if len(outputs) == 1:
+        return outputs[MAIN].append  # type: ignore[no-any-return]
+
+    def emit(event: Any, channel: str = MAIN) -> None:
+        outputs[channel].append(event)
+
+    return emit
+
+
+def own_copy(node: Node) -> Any:
+    """Instances in one process must not share an object: each may hold temporary data."""
+    if node.kind is NodeKind.SINK:
+        return None  # it is the driver's; here its input is only staged
+    try:
+        return copy.deepcopy(node.component)
+    except Exception as error:
+        raise JobFailed(
+            "SW-OPERATOR-COPY",
+            f"{node.id} cannot be copied, but every instance needs an object of its own: {type(error).__name__}: {error}",
+            f"open connections and the like in setup_instance of {node.title}, not in its constructor",
+        ) from error
+
+
+def told(error: BaseException) -> str:
+    """An error as a dead letter tells of it."""
+    text = str(error) if isinstance(error, EventFailed) else f"{type(error).__name__}: {error}"
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
+
+
+def applying_failed(step: Step, event: Any, error: BaseException) -> StreamworkError:
+    """The error of an operator that raised. The chain adds the epoch."""
+    if isinstance(error, StreamworkError):
+        return error
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    code = traceback.tb_frame.f_code if traceback is not None else None
+    place = f" ({code.co_filename}:{traceback.tb_lineno} in {code.co_name})" if code and traceback else ""
+    who, what = f"{step.node.id} (instance {step.instance})", f"{type(error).__name__}: {error}{place}"
+    undeclared = isinstance(error, KeyError | TypeError) and ("append" in str(error) or code is _emit_code)
+    hint = "; a channel must be declared: channels = {...}" if undeclared else ""
+    failed = JobFailed(
+        "SW-OPERATOR-FAILED",
+        f"{who} raised {what} while applying {show(event)}{hint}",
+        "mend the operator or the input and start again: the last checkpoint is good, and the job resumes there",
+    )
+    if isinstance(event, Event):  # not a timer, nor a whole batch
+        failed.component = step.node.id
+    return failed
+
+
+_emit_code = _emit({MAIN: [], "": []}).__code__

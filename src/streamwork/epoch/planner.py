@@ -1,0 +1,90 @@
+"""Step 1 of an epoch: which slice it takes, and the plan that says so, durable before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamwork.components import Position
+from streamwork.epoch.catch_up import Route
+from streamwork.epoch.manifest import Plan
+from streamwork.epoch.position import furthest
+from streamwork.epoch.slices import CLOCK, ends, skips, starts
+from streamwork.epoch.store import Store
+from streamwork.epoch.undone import Undone
+from streamwork.job import Graph
+
+
+class Planner:
+    def __init__(self, graph: Graph, store: Store, undone: Undone, now: Callable[[], int]) -> None:
+        """`now` tells microseconds since 1970."""
+        self.limited = False
+        """True if the last plan could not take all the input that was there."""
+        self.next_tick: int | None = 0
+        """When processing time is next waited for; after a start nobody knows: have a look."""
+        self._graph = graph
+        self._store = store
+        self._undone = undone
+        self._now = now
+        self._fence = 0
+        self._next = 0
+        self._route = Route()
+        self._skipped: Position = {}
+        self._lost: Position = {}
+
+    def resume(self, fence: int, at: Position, route: Route, lost: Position) -> dict[str, tuple[int, int]]:
+        """Go on from a position, first by a route to sinks that are ahead. `lost` is how far was planned before, under
+        at-most-once. Returns what sources that start at the latest pass over: source/partition -> from, to.
+        """
+        self._fence, self._route, self._lost = fence, route, lost
+        self._skipped = skips(self._graph)
+        self._next = self._store.newest_number() + 1
+        begun = {name: (at.get(name, 0), offset) for name, offset in self._skipped.items()}
+        return {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
+
+    @property
+    def catches_up(self) -> bool:
+        return bool(self._route.limits)
+
+    def reached(self, at: Position) -> None:
+        """A checkpoint is completed: the route may be at its end."""
+        if self._route.done(at):
+            self._route = Route()
+
+    def lose(self, plan: Plan) -> None:
+        """Under at-most-once: the epoch comes to nothing, and is not read again, since some of it may have been written."""
+        self._lost = furthest(self._lost, plan.end)
+
+    def plan(self, at: Position, parent: int, begin: Callable[[int], None]) -> Plan | None:
+        """The next plan, written; None if there is nothing to do. `begin` is told its number before it is written."""
+        at = furthest(at, self._lost)
+        if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
+            return self._write(parent, leg.start, leg.end, leg.ticks, begin)
+        graph = self._graph
+        start = starts(graph, at, self._skipped)
+        end = self._route.capped(start, {**ends(graph, start), **self._undone.end(start)})
+        tick = self._now()
+        woken = graph.timed and self.next_tick is not None and tick >= self.next_tick
+        if end == start and not woken and not graph.polled and not self._undone.is_due(tick):
+            return None
+        ticks = (max(tick, start.get(CLOCK, 0) + 1),) if graph.timed else ()
+        end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
+        self.limited = ends(graph, end, max_events=1) != end
+        for node in graph.planned:
+            node.component.settle()
+        polled = tuple(f"{node.id}/" for node in graph.polled)  # how far they come is told later
+        end = {name: offset for name, offset in end.items() if not name.startswith(polled)}
+        return self._write(parent, start, end, ticks, begin)
+
+    def _write(
+        self, parent: int, start: Position, end: Position, ticks: tuple[int, ...], begin: Callable[[int], None]
+    ) -> Plan:
+        """A name that is taken means that the number is spent: take the next."""
+        while True:
+            plan = Plan(self._next, parent, self._fence, start, end, ticks)
+            self._next += 1
+            begin(plan.epoch)
+            try:
+                self._store.write_plan(plan)
+            except FileExistsError:
+                continue
+            return plan

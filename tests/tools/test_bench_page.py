@@ -1,0 +1,296 @@
+"""The pages about speed say what the results say: also what was missed, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from streamwork import WrongUse
+from streamwork.tools import bench_keyed_state, bench_log
+from streamwork.tools.bench_page import BEGIN, END, RESULTS, make, page, with_numbers, write
+from streamwork.tools.bench_plot import WIDTH, plot, svg
+from streamwork.tools.bench_results import Machine, Result, load, save
+from streamwork.tools.bench_tables import tables
+from streamwork.tools.bench_targets import TARGETS, Target, Verdict
+from streamwork.tools.cli import cli
+from streamwork.tools.spread import spread
+
+DOCS = Path(__file__).parents[2] / "docs"
+MACHINE = Machine(2, "Linux x86_64", "3.11.7", "4.2.0", "0.1.0")
+
+
+def contestant(speed: float, **ratios: list[float]) -> dict[str, Any]:
+    spreads = {"events_per_s": spread([speed, speed * 1.1, speed * 0.9], 0)}
+    spreads |= {name: spread(values) for name, values in ratios.items()}
+    return {**{name: one["median"] for name, one in spreads.items()}, "spread": spreads}
+
+
+def keyed(fused: list[float], skipped: dict[str, str] | None = None) -> dict[str, Any]:
+    few = {
+        "fused": contestant(1e6, ratio_vs_tws=fused),
+        "shuffled": contestant(6e5),
+        "tws": contestant(1e5),
+        "skipped": skipped or {},
+    }
+    many = {"shuffled": contestant(4e5), "fused": contestant(5e5)}
+    return {**few, "keys": {"10000": few, "1000000": many}, "settings": {"keys": [10000, 1000000], "repeats": 3}}
+
+
+def semantics(ratio: float = 0.97) -> dict[str, Any]:
+    names = ("at_most_once", "at_least_once", "acknowledging", "exactly_once")
+    rows = {
+        name: {
+            "events_per_s": 1000,
+            "cpu_s_per_million": 7.5,
+            "ratio_vs_at_most_once": ratio if "exactly" in name else 1.0,
+        }
+        for name in names
+    }
+    return {"exactly_once_vs_at_most_once": ratio, "sqlite": rows, "postgres": rows, "settings": {"cards": 10}}
+
+
+RECOVERY = {
+    "ratio_long_vs_short": 1.01,
+    "seconds": {
+        mode: {
+            name: {f"part_{n}": spread([0.1 * n, 0.2 * n]) for n in range(1, 10)} | {"total": spread([1.0, 2.0])}
+            for name in ("short", "long")
+        }
+        for mode in ("local", "microbatch")
+    },
+    "settings": {"keys": 5, "checkpoints": {"short": 10, "long": 30}},
+}
+STATE_SIZE = {
+    "ratio": 1.1,
+    "p99_ratio": 1.5,
+    "epoch_ms": {name: {"p50_ms": 10.0, "p99_ms": 20.5} for name in ("small", "large")},
+    "peak_bytes": {"java": 493170688},
+    "seconds": {name: spread([0.1, 0.2]) for name in ("small", "large")},
+    "settings": {"changed": 100},
+}
+LOG = {
+    "append_events_per_s": 5,
+    "append": {"repeats": [4, 6], "spread": {"min": 4, "median": 5, "max": 6}},
+    "read": {"repeats": [40, 60], "spread": {"min": 40, "median": 50, "max": 60}},
+    "tail": {"repeats": [{"p50": 1.0, "p99": 2.5}], "events": 10},
+    "settings": {"fsync": "interval"},
+}
+ENGINE = {
+    "ratio_vs_loop": 0.6,
+    "cases": {"keyed, on_error=drop": {name: spread([1.0, 2.0]) for name in ("events_per_s", "loop_events_per_s")}},
+    "settings": {},
+}
+SHAPES = {
+    "keyed-state": keyed([11, 12]),
+    "semantics": semantics(),
+    "recovery": RECOVERY,
+    "state-size": STATE_SIZE,
+    "log": LOG,
+    "engine": ENGINE,
+}
+
+
+def results(**numbers: dict[str, Any]) -> dict[str, Result]:
+    named = {name.replace("_", "-"): found for name, found in numbers.items()}
+    return {
+        name: Result(name, f"streamwork bench {name}", date(2026, 1, 2), MACHINE, found)
+        for name, found in named.items()
+    }
+
+
+# ---- the committed pages ------------------------------------------------------------------------------------------------
+
+
+def test_the_committed_pages_are_what_the_generator_makes_of_the_committed_results() -> None:
+    made = make(DOCS)
+    for path, text in made.items():
+        assert (DOCS / path).read_text() == text, f"{path} is old: run `streamwork bench page`"
+    plots = {path.name for path in (DOCS / "benchmarks").glob("*.svg")}
+    assert plots == {path.name for path in made if path.suffix == ".svg"}
+
+
+def test_other_results_make_another_page(tmp_path: Path) -> None:
+    """The negative control."""
+    (tmp_path / RESULTS).mkdir(parents=True)
+    found = load(DOCS / RESULTS)["keyed-state"]
+    found.numbers["fused"]["events_per_s"] = found.numbers["fused"]["spread"]["events_per_s"]["median"] = 17
+    save(tmp_path / RESULTS, found)
+    assert make(tmp_path)[Path("benchmarks", "README.md")] != (DOCS / "benchmarks" / "README.md").read_text()
+
+
+def test_the_committed_results_do_not_tell_whose_machine_it_was() -> None:
+    for path in (DOCS / RESULTS).glob("*.json"):
+        text = path.read_text()
+        assert not any(folder in text for folder in ("/home/", "/root", "/tmp", "/work", "/Users/")), path.name
+
+
+# ---- what the page says -------------------------------------------------------------------------------------------------
+
+
+def test_a_missed_target_is_said_plainly() -> None:
+    text = page(results(keyed_state=keyed([9.0, 9.5, 9.2])))
+    assert "| `fused` against transformWithStateInPandas | at least 10 | 9.2 (9..9.5) | missed |" in text
+    assert "**Missed:** `fused` against transformWithStateInPandas is 9.2, and should be at least 10." in text
+    assert f"Of {len(TARGETS)} targets 1 is met, 1 is missed, {len(TARGETS) - 2} are not measured." in text
+
+
+def test_a_target_that_is_met_is_not_said_to_be_missed() -> None:
+    text = page(results(keyed_state=keyed([11, 12, 13])))
+    assert "| 12 (11..13) | met |" in text
+    assert "missed |" not in text and "**Missed" not in text
+
+
+def test_the_worst_repeat_counts_too() -> None:
+    assert "| 12 (9..13) | met by the median, not in every repeat |" in page(results(keyed_state=keyed([9, 12, 13])))
+
+
+def test_what_is_missing_is_said_to_be_missing() -> None:
+    text = page({})
+    assert text.count("There is no result yet.") == 6
+    assert f"Of {len(TARGETS)} targets 0 are met, 0 are missed, {len(TARGETS)} are not measured." in text
+    assert text.count("not measured: there is no result") == len(TARGETS)
+    assert ".svg" not in text
+
+
+def test_a_peer_that_was_left_out_is_no_success() -> None:
+    numbers = keyed([1.0], {"tws": "no epoch in 180 s"})
+    numbers["fused"] = contestant(1e6)
+    text = page(results(keyed_state=numbers))
+    assert "| `fused` against transformWithStateInPandas | at least 10 | - | not measured |" in text
+    assert "| tws | no epoch in 180 s |" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "verdict"),
+    [
+        (1.0, {"least": 1.0}, Verdict.MET),
+        (1.0, {"least": 1.0, "strictly": True}, Verdict.MISSED),
+        (5.0, {"most": 5.0}, Verdict.MET),
+        (5.0, {"most": 5.0, "strictly": True}, Verdict.MISSED),
+        (5.1, {"most": 5.0}, Verdict.MISSED),
+        (None, {"most": 5.0}, Verdict.UNMEASURED),
+        ({"median": 1, "min": 1, "max": 9}, {"most": 5.0}, Verdict.MOSTLY),
+    ],
+)
+def test_verdicts(value: Any, bounds: dict[str, Any], verdict: Verdict) -> None:
+    assert Target("b", "w", ("figure",), **bounds).verdict({"figure": value}) is verdict
+
+
+def test_a_benchmark_that_the_page_does_not_know_has_its_table() -> None:
+    text = page(results(shiny={"speed": 17, "settings": {"cores": 2}}))
+    assert "## shiny" in text and "| speed | 17 |" in text
+
+
+# ---- the numbers in the page about semantics ----------------------------------------------------------------------------
+
+
+def test_the_numbers_go_between_the_markers_and_nowhere_else() -> None:
+    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    (result,) = results(semantics=semantics()).values()
+    filled = with_numbers(text, result)
+    assert filled.startswith(f"before\n{BEGIN}\n") and filled.endswith(f"{END}\nafter\n") and "old" not in filled
+    assert "| exactly-once | 1,000 | 7.5 | 0.97 | 1,000 | 7.5 | 0.97 |" in filled
+    assert with_numbers(filled, result) == filled
+    assert "There are no numbers here yet." in with_numbers(filled, None)
+    with pytest.raises(WrongUse, match="lost its markers"):
+        with_numbers("before", result)
+
+
+# ---- plots and tables ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bench", SHAPES)
+def test_every_benchmark_has_a_plot_that_stays_within_its_frame(bench: str) -> None:
+    drawn = plot(bench, SHAPES[bench])
+    assert drawn is not None and all(group.bars for group in drawn.groups)
+    picture = ET.fromstring(svg(drawn, "a & b"))
+    height = float(picture.attrib["viewBox"].split()[3])
+    bars = [one for one in picture.iter("{http://www.w3.org/2000/svg}rect") if one.get("class") != "page"]
+    assert len(bars) == sum(len(group.bars) for group in drawn.groups)
+    for bar in bars:
+        assert 0 < float(bar.attrib["x"]) + float(bar.attrib["width"]) <= WIDTH - 50
+        assert float(bar.attrib["y"]) + float(bar.attrib["height"]) < height
+
+
+@pytest.mark.parametrize("bench", SHAPES)
+def test_tables_have_all_figures_and_end_with_the_settings(bench: str) -> None:
+    found = tables(SHAPES[bench])
+    shown = {one.text for table in found for cells in table.rows.values() for one in cells.values()}
+    assert not any("{" in text or "[" in text for text in shown)
+    if SHAPES[bench]["settings"]:
+        assert found[-1].title.startswith("settings")
+    assert len([table for table in found if table.rows]) >= 2
+
+
+def test_the_same_figures_are_not_shown_twice() -> None:
+    titles = [table.title for table in tables(keyed([11]))]
+    assert "keys, 10000: the figures above" in titles and "keys, 1000000" in titles
+
+
+def test_a_table_with_many_columns_is_turned() -> None:
+    (table,) = [table for table in tables(RECOVERY) if table.title == "seconds, local"]
+    assert table.columns == ("short", "long") and "total" in table.rows
+
+
+def test_people_get_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, tell: keyed([11, 12, 13]))
+    said = CliRunner().invoke(cli, ["bench", "keyed-state"], catch_exceptions=False).output.splitlines()
+    assert said[0].split("  ")[-2:] == ["events per s", "ratio vs tws"]
+    assert said[1].split() == ["fused", "1,000,000", "12"]
+    assert said[2].split() == ["900k..1.1M", "11..13"]
+    assert said[-3] == "settings" and said[-1].split() == ["repeats", "3"]
+
+
+# ---- the commands -------------------------------------------------------------------------------------------------------
+
+
+def test_save_leaves_a_result_that_the_page_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = keyed([9.0], {"tws": "its environment could not be made: /home/ann/cache/tws is full"})
+    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, tell: numbers)
+    command = ["bench", "keyed-state", "--json", "--save", str(tmp_path / RESULTS)]
+    said = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert json.loads(said.stdout)["skipped"] == numbers["skipped"], "one object, and nothing else"
+    saved = load(tmp_path / RESULTS)["keyed-state"]
+    assert saved.numbers["fused"] == numbers["fused"]
+    assert saved.numbers["skipped"]["tws"] == "its environment could not be made: ... is full"
+    assert saved.machine.cores > 0 and saved.date == date.today()
+
+    told = CliRunner().invoke(cli, ["bench", "page", "--docs", str(tmp_path), "--json"], catch_exceptions=False)
+    verdicts = [one["verdict"] for one in json.loads(told.stdout)["targets"] if one["bench"] == "keyed-state"]
+    assert verdicts[0] == "missed"
+    assert "**Missed:**" in (tmp_path / "benchmarks" / "README.md").read_text()
+    assert (tmp_path / "benchmarks" / "keyed-state.svg").exists()
+
+    (tmp_path / RESULTS / "keyed-state.json").unlink()
+    write(tmp_path)
+    assert not (tmp_path / "benchmarks" / "keyed-state.svg").exists(), "a plot without a result is removed"
+
+
+def test_a_quick_run_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, tell: keyed([11]))
+    said = CliRunner().invoke(cli, ["bench", "keyed-state", "--save", str(tmp_path), "--quick"])
+    assert said.exit_code == 2 and "not saved" in said.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_results_there_is_no_page(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match="there is no folder"):
+        CliRunner().invoke(cli, ["bench", "page", "--docs", str(tmp_path)], catch_exceptions=False)
+    (tmp_path / RESULTS).mkdir(parents=True)
+    (tmp_path / RESULTS / "log.json").write_text(json.dumps(LOG))
+    with pytest.raises(WrongUse, match="log.json is no result.*\n.*streamwork bench log --save"):
+        CliRunner().invoke(cli, ["bench", "page", "--docs", str(tmp_path)], catch_exceptions=False)
+
+
+def test_every_benchmark_can_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_log, "run", lambda: LOG)
+    CliRunner().invoke(cli, ["bench", "log", "--save", str(tmp_path)], catch_exceptions=False)
+    assert load(tmp_path)["log"].command == "streamwork bench log"
+    for name in SHAPES:
+        assert "--save" in CliRunner().invoke(cli, ["bench", name, "--help"], catch_exceptions=False).output
