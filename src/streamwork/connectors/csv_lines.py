@@ -33,7 +33,7 @@ class Csv(LineFile[E], Generic[E]):
     last one too may be yet to come, so a file without one waits, unless `growing=False` says that nothing is added any
     more. Empty lines are passed over.
     `on_error` says what becomes of a row that does not fit the event: "fail" stops the job and names file, line and
-    field, "drop" leaves it out and counts it.
+    field, "drop" leaves it out and counts it, "dead-letter" also keeps it; the default follows the semantics.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Parquet(OffsetSource[E], Generic[E]):
     Columns belong to fields by name; further columns are not read. A column's type must be the field's or turn into it
     without loss (int32 into int, milliseconds into datetime). `on_error` says what becomes of a row with a value that
     does not fit, a null in a field that cannot be null for instance: "fail" names file, row and field, "drop" leaves
-    the row out and counts it.
+    the row out and counts it, "dead-letter" also keeps it; the default follows the semantics.
     """
 
     def __init__(
