@@ -41,7 +41,8 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
 
     Columns belong to fields by name; further columns are not read. A column's type must be the field's or turn into it
     without loss. `on_error` says what becomes of a row with a value that does not fit: "fail" names offset and field, "drop"
-    leaves the row out and counts it, "dead-letter" also keeps it; the default follows the semantics. `look_every` is how long Spark is not asked again when it had nothing new.
+    leaves the row out and counts it, "dead-letter" also keeps it; the default follows the semantics.
+    `look_every` is how long Spark is not asked again when it had nothing new.
     """
 
     def __init__(

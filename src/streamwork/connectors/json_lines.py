@@ -27,7 +27,8 @@ class JsonLines(LineFile[E], Generic[E]):
     A line counts when it ends in a newline; the last one also without, once it is whole JSON. Empty lines are passed
     over.
     `on_error` says what becomes of a line that does not fit the event: "fail" stops the job and names file, line and field,
-    "drop" leaves it out and counts it, "dead-letter" also keeps it; the default follows the semantics. Fields that the event does not have are ignored.
+    "drop" leaves it out and counts it, "dead-letter" also keeps it; the default follows the semantics.
+    Fields that the event does not have are ignored.
     """
 
     def __init__(

@@ -91,7 +91,9 @@ class SparkEpochs:
         )
 
         action = _Action(works[0].epoch)
-        action.rows = self._thread.submit(inheritable_thread_target(self._session)(self._compute), action, layout, works)
+        action.rows = self._thread.submit(
+            inheritable_thread_target(self._session)(self._compute), action, layout, works
+        )
         self._actions.append(action)
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
