@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test soak lint model lock clean
+.PHONY: help setup demo test soak faults lint model lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -31,9 +31,15 @@ lint: $(STAMP)  ## ruff, mypy, import-linter
 test: lint  ## lint, then every test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
+SECONDS ?= 1200
 KILLS ?= 300
-soak: $(STAMP)  ## many kills of Spark's processes, at random times: make soak KILLS=300 (about 20 minutes)
+soak: $(STAMP)  ## random kills of drivers, workers and servers: make soak SECONDS=1200 KILLS=300 (about an hour)
+	STREAMWORK_SOAK_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/soak
+	STREAMWORK_SOAK=1 $(BIN)/python -m pytest tests/hosts/test_matrix_on_spark.py
 	STREAMWORK_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/hosts/test_kills.py
+
+faults: $(STAMP)  ## write docs/faults.md anew, from the cells of the fault matrix
+	PYTHONPATH=tests $(BIN)/python -m matrix.table > docs/faults.md
 
 model: $(STAMP)  ## every interleaving of the epoch protocol in a small world (about 7 minutes)
 	$(BIN)/python tests/model/epoch_protocol.py

@@ -1,4 +1,4 @@
-"""Fixtures of the fault matrix (`matrix.py`)."""
+"""Fixtures of the fault matrix (`tests/matrix`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epoch.matrix import fast_folder, shorten_chains
+from matrix.world import fast_folder, shorten_chains
 
 
 @pytest.fixture
@@ -16,6 +16,6 @@ def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with fast_folder(tmp_path) as made:
+def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+    with fast_folder(lambda: request.getfixturevalue("tmp_path")) as made:
         yield made

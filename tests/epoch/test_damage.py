@@ -13,27 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epoch.matrix import (
-    EVENTS,
-    HOW,
-    MORE,
-    OTHER,
-    RETAIN,
-    SINKS,
-    Fault,
-    Outcome,
-    World,
-    check,
-    damage,
-    fast_folder,
-    fold,
-    outcome_of,
-    shorten_chains,
-)
+from matrix.faults import HOW, Fault, damage
+from matrix.oracles import check, fold
+from matrix.points import OTHER, Outcome, outcome_of
+from matrix.targets import LOCAL
+from matrix.world import EVENTS, MORE, RETAIN, World, fast_folder, shorten_chains
 from streamwork import Refused
 from streamwork.state import StateFiles
 
-every_sink = pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
+every_sink = pytest.mark.parametrize("sinks", LOCAL.values(), ids=LOCAL)
 
 
 pytestmark = pytest.mark.usefixtures("short_chains")
@@ -42,9 +30,9 @@ pytestmark = pytest.mark.usefixtures("short_chains")
 @pytest.fixture(scope="module")
 def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A job with two sinks after eight checkpoints: to be forked, never touched."""
-    with fast_folder(tmp_path_factory.mktemp("resting")) as made, pytest.MonkeyPatch.context() as patch:
+    with fast_folder(lambda: tmp_path_factory.mktemp("resting")) as made, pytest.MonkeyPatch.context() as patch:
         shorten_chains(patch)
-        world = World(made / "world", SINKS["append + log"])
+        world = World(made / "world", LOCAL["SQLite + log"])
         world.live(EVENTS).survived()
         yield world
 
@@ -250,7 +238,7 @@ def test_a_staged_output_goes_bad_before_the_first_commit(folder: Path, sinks: t
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("sinks", [SINKS["append + log"], SINKS["log + upsert"]], ids=" + ".join)
+@pytest.mark.parametrize("sinks", [LOCAL["SQLite + log"], LOCAL["log + SQLite, upsert"]], ids=" + ".join)
 def test_a_staged_output_goes_bad_between_two_commits(folder: Path, sinks: tuple[str, ...], how: str) -> None:
     """The first sink is ahead of the only checkpoint that is left."""
     world = World(folder, sinks)
@@ -260,7 +248,7 @@ def test_a_staged_output_goes_bad_between_two_commits(folder: Path, sinks: tuple
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("sinks", [SINKS["append"], SINKS["log"], SINKS["append + log"]], ids=" + ".join)
+@pytest.mark.parametrize("sinks", [LOCAL["SQLite"], LOCAL["log"], LOCAL["SQLite + log"]], ids=" + ".join)
 def test_a_staged_output_goes_bad_under_the_eyes_of_the_driver(folder: Path, sinks: tuple[str, ...], how: str) -> None:
     world = World(folder, sinks)
 

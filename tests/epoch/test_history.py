@@ -9,8 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from streamwork.delivery.counts import Counts
 from streamwork.epoch import history
-from streamwork.epoch.history import History, NoHistory, Recorder, Result, Row, Seconds, rows
+from streamwork.epoch.history import (
+    Count,
+    History,
+    NoHistory,
+    Recorder,
+    Result,
+    Row,
+    Seconds,
+    counts,
+    outcomes,
+    rows,
+    totals,
+)
 
 
 def row(epoch: int, fence: int = 1, outcome: Result = Result.COMPLETED) -> Row:
@@ -119,3 +132,83 @@ def test_none_is_one() -> None:
     nothing: Recorder = NoHistory()
     nothing.record(row(1))
     nothing.close()
+
+
+# ---- what was counted ------------------------------------------------------------------------------------------------
+
+
+def test_counts_are_kept_by_epoch_and_summed_up(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    assert (counts(path, 1), totals(path), outcomes(path)) == ([], [], [])
+    recorded = History(path)
+    recorded.record(row(1), [Counts("sums", 0, 10, 9, 1), Counts("sums", 1, 5, 5)], wasted=[Counts("sums", 0, 3)])
+    recorded.record(row(2, outcome=Result.FAILED), [Counts("sums", 0, 4)])
+    recorded.record(row(3), [Counts("sums", 0, 1, 1)])
+    assert counts(path, 1) == [
+        Count(Result.ABANDONED, Counts("sums", 0, 3)),
+        Count(Result.COMPLETED, Counts("sums", 0, 10, 9, 1)),
+        Count(Result.COMPLETED, Counts("sums", 1, 5, 5)),
+    ]
+    assert totals(path) == [
+        Count(Result.ABANDONED, Counts("sums", 0, 3)),
+        Count(Result.COMPLETED, Counts("sums", 0, 11, 10, 1)),
+        Count(Result.COMPLETED, Counts("sums", 1, 5, 5)),
+        Count(Result.FAILED, Counts("sums", 0, 4)),
+    ]
+    found = {one.outcome: one for one in outcomes(path)}
+    assert {outcome: one.epochs for outcome, one in found.items()} == {Result.COMPLETED: 2, Result.FAILED: 1}
+    assert found[Result.COMPLETED].seconds.compute == pytest.approx(0.4)
+
+
+def test_the_same_epoch_computed_again_counts_again(tmp_path: Path) -> None:
+    recorded = History(tmp_path / "history.sqlite")
+    for _ in range(3):
+        recorded.record(row(1, outcome=Result.ABANDONED), [Counts("sums", 0, 10)])
+    assert counts(tmp_path / "history.sqlite", 1) == [Count(Result.ABANDONED, Counts("sums", 0, 30))]
+
+
+def test_an_epoch_that_is_known_to_be_committed_is_not_counted_once_more(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    recorded = History(path)
+    recorded.record(row(1, outcome=Result.ROLLED_FORWARD), [Counts("sums", 0, 10)])
+    recorded.record(row(1), [Counts("sums", -1, 10)], once=True)
+    recorded.record(row(2, outcome=Result.ABANDONED), [Counts("sums", 0, 1)])
+    recorded.record(row(2), [Counts("sums", -1, 7)], once=True)
+    assert sum(one.counts.processed for one in totals(path) if one.outcome.committed) == 17
+
+
+def test_totals_stay_when_epochs_are_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "TRIM_EVERY", 10)
+    monkeypatch.setattr(history, "KEEP_COUNTS", 20)
+    path = tmp_path / "history.sqlite"
+    recorded = History(path, keep=50)
+    for epoch in range(1, 312):
+        recorded.record(row(epoch), [Counts("sums", instance, 1) for instance in range(4)])
+    with closing(sqlite3.connect(path)) as db:
+        assert 80 <= db.execute("SELECT count(*) FROM counts").fetchone()[0] <= 4 * 31
+    assert sum(one.counts.processed for one in totals(path)) == 4 * 311
+    assert outcomes(path)[0].epochs == 311
+
+
+def test_one_from_before_there_were_counts_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    recorded = History(path)
+    recorded.record(row(1))
+    recorded.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        for table in ("counts", "totals", "outcomes"):
+            db.execute(f"DROP TABLE {table}")
+    assert totals(path) == []
+    again = History(path)
+    again.record(row(2), [Counts("sums", 0, 1)])
+    assert [one.epoch for one in rows(path, 10)] == [2, 1] and len(totals(path)) == 1
+
+
+def test_counts_that_are_no_counts_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    History(path).record(row(1), [Counts("sums", 0, 1)])
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE totals SET processed = 'many'")
+        db.execute("UPDATE outcomes SET epochs = 'many'")
+    assert (totals(path), outcomes(path)) == ([], [])
+    assert len(counts(path, 1)) == 1

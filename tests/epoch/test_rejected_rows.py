@@ -17,22 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epoch.matrix import (
-    EVENTS,
-    MORE,
-    POINTS,
-    SLICE,
-    Fault,
-    Point,
-    World,
-    check,
-    check_closed,
-    check_ledgers,
-    check_nothing_left_over,
-    check_state,
-    damage,
-    fold,
-)
+from matrix.faults import Fault, damage
+from matrix.oracles import check, check_closed, check_ledgers, check_nothing_left_over, check_state, fold
+from matrix.points import POINTS, Point
+from matrix.world import EVENTS, MORE, SLICE, World
 from sample import Payment
 from streamwork import Event
 from streamwork.components.columns import to_structs

@@ -1,0 +1,143 @@
+"""Rows of docs/faults.md that are no points: what breaks otherwise, what is promised, and the test that holds it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from matrix.points import Outcome
+from matrix.targets import PREVIEWED
+
+_STILL = "two drivers, the older one stands still at any durable effect, and wakes up"
+_NO_SAVEPOINTS = "not covered yet: there are no savepoints"
+_DIRTY = "; ".join(PREVIEWED)
+
+
+class Exactly(NamedTuple):
+    name: str
+    does: str
+    sinks: str
+    previewed: str
+    where: str
+    held: str  # FILE.TEST
+
+
+class AtOnce(NamedTuple):
+    name: str
+    loses: str  # at-most-once
+    repeats: str  # at-least-once
+    sinks: str
+    where: str
+    held: str
+
+
+class Refusal(NamedTuple):
+    what: str
+    why: str
+    held: str
+
+
+class Control(NamedTuple):
+    promise: str
+    guard: str
+    held: str
+
+
+EXACTLY = [
+    Exactly("a preview half written", Outcome.COMPUTES_AGAIN.value, "-", _DIRTY, "local",
+            "test_isolation.test_of_an_epoch_that_came_to_nothing_nothing_is_shown"),
+    Exactly("readers look at every step", "whole epochs, and none that is not committed", "all", _DIRTY, "local",
+            "test_isolation.test_readers_look_at_every_step"),
+    Exactly("database restarted in mid commit", "fails, then rolls forward", "PostgreSQL, append and upsert",
+            "the same", "local, soak", "test_servers.test_a_database_is_restarted_in_the_middle_of_a_commit"),
+    Exactly("Redis killed between two keys of a commit", "fails or goes on; keys are written again to the same effect",
+            "Redis", "-", "local, soak", "test_servers.test_a_redis_is_killed_between_two_keys_of_a_commit"),
+    Exactly("database's answer to COMMIT lost", "the ledger tells: goes on", "PostgreSQL, append and upsert", "-", "local",
+            "test_servers.test_the_answer_to_a_commit_is_lost"),
+    Exactly(_STILL, "turned away by its fence", "SQLite + log; Parquet; PostgreSQL, upsert; Redis", _DIRTY, "local",
+            "test_two_drivers.test_a_driver_may_stand_still_anywhere"),
+    Exactly("a task lost, or run twice", "counts once", "SQLite + log", "-", "local, Spark, soak",
+            "test_two_drivers.test_a_task_that_is_run_twice_counts_once"),
+    Exactly("the disk is full from some moment on", "fails, then goes on", "SQLite + log", "-", "local",
+            "test_histories.test_a_disk_that_is_full_from_some_moment_on"),
+    Exactly("an operator that raises", "stops before the epoch (fail)", "all", "-", "local",
+            "test_histories.test_an_event_on_which_the_operator_raises_stops_the_job_before_its_epoch"),
+    Exactly("an operator that raises", "is dropped once (drop), or one letter (dead-letter)", "SQLite + log", "-", "local",
+            "test_histories.test_an_event_that_is_given_up_is_given_up_once"),
+    Exactly("random operators, any point", "sinks and state agree", "SQLite + log", "-", "local",
+            "test_histories.test_random_results_agree_wherever_the_job_breaks"),
+    Exactly("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
+]  # fmt: skip
+AT_ONCE = [
+    AtOnce("fallback by 1 checkpoint, or to the oldest", "nothing of the outputs; the state lacks what came after it",
+           "nothing; what came after it comes again", "SQLite + log", "local",
+           "test_at_once.test_without_the_newest_manifests_a_job_falls_back"),
+    AtOnce("all manifests damaged", Outcome.REFUSES_NONE.value, Outcome.REFUSES_NONE.value, "SQLite + log", "local",
+           "test_at_once.test_without_the_newest_manifests_a_job_falls_back"),
+    AtOnce("the plan of an open epoch damaged", "refuses: SW-CHECKPOINT-DAMAGED", "", "SQLite", "local",
+           "test_at_once.test_without_the_plan_of_an_open_epoch_at_most_once_refuses"),
+    AtOnce("a sink behind its manifest", "is not noticed: there is no ledger", "is not noticed", "", "", ""),
+    AtOnce("a task run twice", "nothing: the second attempt finds the claim", "nothing; the epoch comes twice",
+           "SQLite; SQLite + log", "local", "test_at_once.test_every_task_is_run_twice"),
+    AtOnce("a task lost anywhere, and run again", "what it had claimed, counted", "nothing; the epoch may come again",
+           "SQLite + log", "local, Spark, soak", "test_at_once.test_a_task_is_lost_and_run_again"),
+    AtOnce(_STILL, "at most the open epoch", "nothing; the open epoch may come again", "SQLite", "local",
+           "test_at_once.test_a_driver_that_stands_still_anywhere_and_wakes_up_breaks_no_promise"),
+    AtOnce("server killed in mid write", "the rows, counted", "nothing; the rows may come again",
+           "PostgreSQL, append and upsert; Redis", "local, soak",
+           "test_servers.test_a_server_is_killed_in_the_middle_of_a_write_at_once"),
+    AtOnce("an operator that raises", "the event, counted; with fail the open epoch", "the event, if it may be given up",
+           "SQLite", "local", "test_at_once.test_an_event_that_nobody_can_do"),
+    AtOnce("an operator that raises sometimes", "the event, counted", "under acknowledging nothing: it comes again",
+           "SQLite + log", "local", "test_at_once.test_an_event_that_fails_twice_comes_again"),
+    AtOnce("a source that gives nothing twice, any point", "at most what was under way",
+           "under acknowledging only what was not in the inbox yet", "SQLite + log", "local",
+           "test_polled.test_what_was_taken_from_a_queue_waits_in_the_inbox"),
+    AtOnce("a source that starts at the latest", "also what arrived while the job was down, counted", "", "SQLite", "local",
+           "test_at_once.test_a_source_that_starts_at_the_latest_counts_what_it_skips"),
+    AtOnce("the disk is full from some moment on", "at most the open epoch, or counted",
+           "nothing; the open epoch may come again", "SQLite + log", "local",
+           "test_at_once.test_a_disk_that_is_full_from_some_moment_on"),
+    AtOnce("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
+]  # fmt: skip
+REFUSED = [
+    Refusal("exactly-once with a function as sink", "it keeps no ledger", "test_refused.test_every_sink_under_every_promise"),
+    Refusal("exactly-once, or at-least-once by checkpoint, with a source that cannot replay", "nothing can be read again",
+            "test_refused.test_a_source_that_cannot_give_the_same_events_again"),
+    Refusal("acknowledging with `apply_batch`", "of a batch nobody knows which event became which",
+            "test_refused.test_a_batch_of_which_nobody_knows_which_event_became_which"),
+    Refusal("`read-uncommitted` with the log, Parquet, Redis or a function", "they show no previews",
+            "test_refused.test_every_sink_under_every_promise"),
+    Refusal("`read-uncommitted` without exactly-once", "everything is written at once anyway",
+            "test_refused.test_every_sink_under_every_promise"),
+]  # fmt: skip
+_EO, _MOST, _LEAST = "exactly-once", "at-most-once", "at-least-once"
+CONTROLS = [
+    Control(_EO, "the ledger", "test_controls.test_without_the_ledger_rows_come_twice"),
+    Control(_EO, "one ledger for all fences", "test_controls.test_with_a_ledger_by_fence_rows_come_twice"),
+    Control(_EO, "rows and ledger in one transaction",
+            "test_controls.test_with_rows_and_ledger_in_two_transactions_rows_come_twice"),
+    Control(_EO, "the fence", "test_controls.test_without_fences_a_driver_that_wakes_up_does_harm"),
+    Control(_EO, "what a sink lacks is offered again",
+            "test_controls.test_a_sink_behind_that_is_not_offered_what_it_lacks_has_gaps"),
+    Control(_EO, "plans that do not reach across a sink",
+            "test_controls.test_with_plans_that_reach_across_a_sink_the_job_is_stuck"),
+    Control(_EO, "prepared manifests",
+            "test_controls.test_random_results_diverge_where_a_prepared_manifest_is_ignored"),
+    Control(_EO, "previews that are removed", "test_isolation.test_without_the_removal_previews_are_left"),
+    Control(_EO, "rows that are staged, not written",
+            "test_isolation.test_with_rows_that_are_written_at_once_readers_see_what_is_not_committed"),
+    Control(_MOST, "the plan before compute", "test_at_once_controls.test_with_the_plan_after_compute_rows_come_twice"),
+    Control(_MOST, "the planned offset, not the stored one",
+            "test_at_once_controls.test_with_the_stored_offset_instead_of_the_planned_one_rows_come_twice"),
+    Control(_MOST, "claims", "test_at_once_controls.test_without_claims_a_task_that_is_run_again_writes_again"),
+    Control(f"{_MOST}, {_LEAST}", "a look at the fence behind a plan",
+            "test_at_once_controls.test_without_a_look_at_the_fence_behind_a_plan_a_driver_that_wakes_up_writes_again"),
+    Control(_LEAST, "outputs before offsets",
+            "test_at_once_controls.test_with_offsets_that_are_stored_before_the_outputs_rows_are_missing"),
+    Control("acknowledging", "the inbox of what cannot be had again",
+            "test_polled.test_without_the_inbox_what_was_taken_is_lost"),
+    Control("acknowledging", "the events that failed",
+            "test_at_once_controls.test_without_the_events_that_failed_some_are_missing"),
+    Control("acknowledging", "the stored ones, after a restart",
+            "test_at_once_controls.test_without_the_stored_ones_a_restart_forgets_what_failed"),
+]  # fmt: skip
