@@ -38,7 +38,8 @@ class Planner:
         self._fence, self._route, self._lost = fence, route, lost
         self._skipped = skips(self._graph)
         self._next = self._store.newest_number() + 1
-        begun = {name: (at.get(name, 0), offset) for name, offset in self._skipped.items()}
+        before = furthest(at, lost)
+        begun = {name: (before.get(name, 0), offset) for name, offset in self._skipped.items()}
         return {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
 
     @property
