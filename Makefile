@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test soak faults lint model lock clean
+.PHONY: help setup demo test soak bench faults lint model lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -37,6 +37,12 @@ soak: $(STAMP)  ## random kills of drivers, workers and servers: make soak SECON
 	STREAMWORK_SOAK_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/soak
 	STREAMWORK_SOAK=1 $(BIN)/python -m pytest tests/hosts/test_matrix_on_spark.py
 	STREAMWORK_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/hosts/test_kills.py
+
+bench: $(STAMP)  ## measure everything anew, and write docs/benchmarks from it (about 40 minutes, on a quiet machine)
+	for name in log engine keyed-state state-size recovery semantics; do \
+	    $(BIN)/streamwork bench $$name --save docs/benchmarks/results || exit 1; \
+	done
+	$(BIN)/streamwork bench page
 
 faults: $(STAMP)  ## write docs/faults.md anew, from the cells of the fault matrix
 	PYTHONPATH=tests $(BIN)/python -m matrix.table > docs/faults.md

@@ -165,3 +165,27 @@ def test_a_row_that_a_sink_refuses_at_once(tmp_path: Path, on_error: str) -> Non
     letters = DeadLetters(RealDisk(), tmp_path / "root" / "rows").all()
     assert [letter.component for letter in letters] == (["out"] if on_error == "dead-letter" else [])
     assert (outcome.dropped, outcome.dead_letters) == ((1, 0) if on_error == "drop" else (0, 1))
+
+
+def test_functions_have_it_too() -> None:
+    def broken(event: Tick) -> Any:
+        if event.name == "bad":
+            raise ValueError("bad one")
+        return event
+
+    def also(event: Tick, state: Count) -> Any:
+        return broken(event)
+
+    made = Job("functions")
+    ticking = made.source(ListSource([], Tick), id="in")
+    for place, stream in enumerate(
+        [
+            ticking.map(broken, to=Tick, on_error="drop"),
+            ticking.flat_map(lambda event: [broken(event)], to=Tick, on_error="drop"),
+            ticking.filter(broken, on_error="drop"),
+            ticking.map_with_state(also, key="name", state=Count, id="kept", to=Tick, on_error="drop"),
+        ]
+    ):
+        stream.sink(NONE, id=f"out-{place}")
+    result = run(made, {"in": ticks("a", "bad", "b")})
+    assert [[row.name for row in rows] for rows in result.outputs.values()] == [["a", "b"]] * 4

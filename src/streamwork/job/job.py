@@ -252,17 +252,37 @@ class Stream:
         inputs = dict.fromkeys([*self._inputs, *(one for other in others for one in other._inputs)])
         return Stream(self.job, tuple(inputs), self.event)
 
-    def map(self, function: Callable[[Any], Any], to: type[Event] | None = None, id: str | None = None) -> Stream:  # noqa: A002
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        to: type[Event] | None = None,
+        id: str | None = None,  # noqa: A002
+        on_error: OnError | None = None,
+    ) -> Stream:
         """One event for each event. `to` is the type that comes out; it may also stand in the function's annotation."""
-        return self.apply(Map(function, self.event, _gives(function, to)), id=self._name(id, function, "map"))
+        operator = Map(function, self.event, _gives(function, to))
+        return self.apply(operator, id=self._name(id, function, "map"), on_error=on_error)
 
-    def flat_map(self, function: Callable[[Any], Iterable[Any]], to: type[Event], id: str | None = None) -> Stream:  # noqa: A002
+    def flat_map(
+        self,
+        function: Callable[[Any], Iterable[Any]],
+        to: type[Event],
+        id: str | None = None,  # noqa: A002
+        on_error: OnError | None = None,
+    ) -> Stream:
         """Any number of events for each event."""
-        return self.apply(FlatMap(function, self.event, to), id=self._name(id, function, "flat-map"))
+        operator = FlatMap(function, self.event, to)
+        return self.apply(operator, id=self._name(id, function, "flat-map"), on_error=on_error)
 
-    def filter(self, function: Callable[[Any], Any], id: str | None = None) -> Stream:  # noqa: A002
+    def filter(
+        self,
+        function: Callable[[Any], Any],
+        id: str | None = None,  # noqa: A002
+        on_error: OnError | None = None,
+    ) -> Stream:
         """The events for which the function says true."""
-        return self.apply(Filter(function, self.event, self.event), id=self._name(id, function, "filter"))
+        operator = Filter(function, self.event, self.event)
+        return self.apply(operator, id=self._name(id, function, "filter"), on_error=on_error)
 
     def where(self, expression: Expression, id: str | None = None) -> Stream:  # noqa: A002
         """The events for which an expression is true: ``stream.where(field("kind") == "view")``."""
@@ -278,9 +298,11 @@ class Stream:
         state: type[Record],
         id: str,  # noqa: A002
         to: type[Event] | None = None,
+        on_error: OnError | None = None,
     ) -> Stream:
         """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
-        return self.apply(MapWithState(function, self.event, state, _gives(function, to)), key=key, id=id)
+        operator = MapWithState(function, self.event, state, _gives(function, to))
+        return self.apply(operator, key=key, id=id, on_error=on_error)
 
     def sink(
         self,
