@@ -35,6 +35,7 @@ SECONDS ?= 1200
 KILLS ?= 300
 soak: $(STAMP)  ## random kills of drivers, workers and servers: make soak SECONDS=1200 KILLS=300 (about an hour)
 	STREAMWORK_SOAK_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/soak
+	STREAMWORK_WALKS=20000 $(BIN)/python -m pytest tests/epoch/test_walks.py
 	STREAMWORK_SOAK=1 $(BIN)/python -m pytest tests/hosts/test_matrix_on_spark.py
 	STREAMWORK_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/hosts/test_kills.py
 

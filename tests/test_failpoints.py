@@ -127,7 +127,7 @@ class Life:
 
 CHAIN = (
     # where a life of the driver ends, and whether it leaves a prepared epoch, which the next one rolls forward
-    ("epochs/plan/2", False),
+    ("epochs/plan/2", True),  # it is planned while the one before it is prepared and not committed yet
     ("epochs/compute/2", False),
     ("epochs/report/2", False),
     ("epochs/prepare/2", True),

@@ -81,7 +81,7 @@ def test_a_peer_that_cannot_be_had_is_left_out_with_a_reason(tmp_path: Path, mon
 
 
 def test_two_keys_are_in_two_instances() -> None:
-    assert len(bench_keyed_state._names(2)) == 2 and len(set(bench_keyed_state._names(1001))) == 1001
+    assert len(bench_keyed_state.card_names(2)) == 2 and len(set(bench_keyed_state.card_names(1001))) == 1001
 
 
 def test_the_command_prints_one_object_and_tells_how_far_it_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,13 +144,15 @@ class Driver:
     def start(self) -> Started:
         """Take the job over, and bring everything to one checkpoint."""
         identity = self._store.identity()
-        new = identity is None
-        if identity is not None:
+        new = identity is None or (self._store.newest_number() == 0 and not self.fences.has_started())
+        if identity is not None and not new:
             self._recovery.look(identity)  # 1
         self.fences.wait(self._settings.lease, self._take_over)  # 2
         self._sinks.open()
         if identity is None:
             identity = self._store.create(self.graph, self._new_uid(), self._settings.groups, self._clock)
+        elif new:  # it was created, and nobody has ever got it started
+            self._store.mend_beginning(self.graph, identity)
         self._uid, self._groups = identity.uid, identity.groups
         seen = [row.fence for row in self._sinks.ledgers(self._uid).values() if row is not None]
         self.fence = self.fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
@@ -216,6 +218,7 @@ class Driver:
             return self._abandon(plan, last)
         self._tell(Step.PREPARE, plan.epoch)
         if self._overlap and self._planner.limited and not last:
+            self.fences.check(self.fence)  # who has lost the job plans nothing more
             self._begin(1)
         self._commit(manifest)
         self._complete(manifest)

@@ -224,6 +224,10 @@ class Fences:
         start = Start(self.mine.fence, epoch, sha256, promise.semantics.value, tracking)
         self._disk.create(self._path(self.mine.fence, START), to_bytes(start))
 
+    def has_started(self) -> bool:
+        """True if some driver has ever got as far as to be ready."""
+        return bool(self._numbers(START))
+
     def promise(self) -> Promise | None:
         """What the last start promised; None if there was none."""
         starts = self.starts()

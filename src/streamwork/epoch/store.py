@@ -68,7 +68,7 @@ class Store:
     def create(self, graph: Graph, uid: str, groups: int, clock: Clock) -> Identity:
         """Make the folder of a new job. Manifest 0, completed and empty, comes first; job.json makes it all count."""
         self.disk.make_folder(self._checkpoints)
-        zero = Manifest(0, 0, "", 0, uid, {}, {}, {}, {}, graph.fingerprint)
+        zero = _beginning(uid, graph)
         try:
             self.disk.create(self._path(0, COMPLETED), zero.to_bytes())
         except FileExistsError:  # by a creation that a crash cut short, or that is under way: that one chose the uid
@@ -89,6 +89,19 @@ class Store:
                 "let only one driver run this job; start again when the other one has stopped",
             ) from None
         return identity
+
+    def mend_beginning(self, graph: Graph, identity: Identity) -> None:
+        """Of a job that was never started: make sure that manifest 0 is there, whole, and its own. It says nothing that
+        `job.json` does not say; a copy may be lost or, where two drivers made the folder at once, be the other one's.
+        """
+        zero = _beginning(identity.uid, graph)
+        for suffix in (COMPLETED, PREPARED):
+            try:
+                mine = self._read(0, suffix, Manifest).uid == identity.uid
+            except Refused:
+                mine = False
+            if not mine:
+                self.disk.replace(self._path(0, suffix), zero.to_bytes())
 
     def settle(self) -> None:
         """Make every name durable that is there. A driver that was killed may have left some that a power cut would undo."""
@@ -269,6 +282,11 @@ class Store:
 
     def _path(self, epoch: int, suffix: str) -> Path:
         return self._checkpoints / f"{epoch:012d}{suffix}"
+
+
+def _beginning(uid: str, graph: Graph) -> Manifest:
+    """Manifest 0: nothing was read, nothing is kept."""
+    return Manifest(0, 0, "", 0, uid, {}, {}, {}, {}, graph.fingerprint)
 
 
 def _decode(path: Path, data: bytes, kind: type[T]) -> T:
