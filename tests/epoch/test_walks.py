@@ -18,7 +18,7 @@ from streamwork.components import LedgerRow
 from streamwork.epoch import catch_up, choice, commit, driver, fences, recovery, retention, store
 from streamwork.state import compaction
 
-WALKS = int(os.environ.get("STREAMWORK_WALKS", "1500"))
+WALKS = int(os.environ.get("STREAMWORK_WALKS", "1000"))
 REPLAY = os.environ.get("STREAMWORK_REPLAY")
 
 

@@ -144,14 +144,15 @@ class Driver:
     def start(self) -> Started:
         """Take the job over, and bring everything to one checkpoint."""
         identity = self._store.identity()
-        new = identity is None or (self._store.newest_number() == 0 and not self.fences.has_started())
-        if identity is not None and not new:
+        new = identity is None
+        started = self._store.newest_number() > 0 or self.fences.has_started()
+        if identity is not None and started:
             self._recovery.look(identity)  # 1
         self.fences.wait(self._settings.lease, self._take_over)  # 2
         self._sinks.open()
         if identity is None:
             identity = self._store.create(self.graph, self._new_uid(), self._settings.groups, self._clock)
-        elif new:  # it was created, and nobody has ever got it started
+        elif not started:  # it was created, and nobody has ever got it started
             self._store.mend_beginning(self.graph, identity)
         self._uid, self._groups = identity.uid, identity.groups
         seen = [row.fence for row in self._sinks.ledgers(self._uid).values() if row is not None]
