@@ -206,7 +206,22 @@ def from_text(values: dict[str, Any]) -> Wide:
 _HINTS = {f.name: f.type for f in msgspec.structs.fields(Wide)}
 
 
-class SqliteKit(Kit):
+class SqlKit(Kit):
+    """A database with one table, that can be asked."""
+
+    @abstractmethod
+    def query(self, text: Any) -> Rows: ...
+
+    def rows(self) -> Rows:
+        return sorted(self.query("SELECT card, number, total FROM seen"))
+
+    def bury(self, sink: Any) -> None:
+        if isinstance(sink._connection, Gated):
+            sink._connection = sink._connection._real
+        sink.close()
+
+
+class SqliteKit(SqlKit):
     @property
     def path(self) -> Path:
         return self.folder / "out.db"
@@ -222,9 +237,6 @@ class SqliteKit(Kit):
         with closing(sqlite3.connect(self.path)) as db, db:
             db.execute(text)
 
-    def rows(self) -> Rows:
-        return sorted(self.query("SELECT card, number, total FROM seen"))
-
     def wide(self) -> list[Wide]:
         names = Wide.__struct_fields__
         return [from_text(dict(zip(names, row, strict=True))) for row in self.query("SELECT * FROM seen")]
@@ -232,18 +244,13 @@ class SqliteKit(Kit):
     def gate(self, sink: Any, gate: Gate) -> None:
         sink._connection = Gated(sink._connection, gate, "execute", "executemany")
 
-    def bury(self, sink: Any) -> None:
-        if isinstance(sink._connection, Gated):
-            sink._connection = sink._connection._real
-        sink.close()
-
 
 class SqliteUpsertKit(SqliteKit):
     keyed = True
     key = "card"
 
 
-class PostgresKit(Kit):
+class PostgresKit(SqlKit):
     server = "postgres"
     _numbers = itertools.count()
 
@@ -269,9 +276,6 @@ class PostgresKit(Kit):
         with psycopg.connect(self.dsn) as db:
             db.execute(text)
 
-    def rows(self) -> Rows:
-        return sorted(self.query("SELECT card, number, total FROM seen"))
-
     def wide(self) -> list[Wide]:
         return [
             msgspec.convert(dict(zip(Wide.__struct_fields__, row, strict=True)), Wide)
@@ -280,11 +284,6 @@ class PostgresKit(Kit):
 
     def gate(self, sink: Any, gate: Gate) -> None:
         sink._connection = Gated(sink._connection, gate, "execute", "cursor")
-
-    def bury(self, sink: Any) -> None:
-        if isinstance(sink._connection, Gated):
-            sink._connection = sink._connection._real
-        sink.close()
 
 
 class PostgresUpsertKit(PostgresKit):

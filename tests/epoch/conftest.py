@@ -1,21 +1,3 @@
 """Fixtures of the fault matrix (`tests/matrix`)."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from matrix.world import fast_folder, shorten_chains
-
-
-@pytest.fixture
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_chains(monkeypatch)
-
-
-@pytest.fixture
-def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
-    with fast_folder(lambda: request.getfixturevalue("tmp_path")) as made:
-        yield made
+from matrix.fixtures import folder, short_chains  # noqa: F401  (fixtures)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from matrix import targets
-from matrix.world import fast_folder, shorten_chains
+from matrix.fixtures import folder, short_chains  # noqa: F401  (fixtures)
 from servers import postgres, redis_server  # noqa: F401  (fixtures)
 
 
@@ -18,14 +17,3 @@ def servers(request: pytest.FixtureRequest) -> Iterator[None]:
     targets.servers["find"] = request.getfixturevalue
     yield
     targets.close_readers()
-
-
-@pytest.fixture
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_chains(monkeypatch)
-
-
-@pytest.fixture
-def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
-    with fast_folder(lambda: request.getfixturevalue("tmp_path")) as made:
-        yield made

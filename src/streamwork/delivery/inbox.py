@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from streamwork.delivery.acknowledger import Waiting
 from streamwork.delivery.letters import Letter
+from streamwork.delivery.parquet import to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk
@@ -104,7 +105,7 @@ class Inbox:
             first = max(self.numbers(), default=0) + 1
             pieces = [rows[at : at + MOST_REPLAYS] for at in range(0, len(rows), MOST_REPLAYS)]
             for number, piece in enumerate(pieces, start=first):
-                self._disk.create(self._folder / f"{number:012d}.parquet", _bytes(piece))
+                self._disk.create(self._folder / f"{number:012d}.parquet", to_bytes(_table(piece, Entry)))
         return list(range(first, first + len(pieces)))
 
     @contextmanager
@@ -141,7 +142,7 @@ class Inbox:
         return found
 
     def _write(self, path: str, table: pa.Table) -> FileRef:
-        data = _to_bytes(table)
+        data = to_bytes(table)
         self._disk.make_folder((self._job / path).parent)
         self._disk.create(self._job / path, data)
         return FileRef(path, hashlib.sha256(data).hexdigest(), table.num_rows, len(data))
@@ -156,21 +157,10 @@ class Inbox:
             raise _damaged(path, "it is missing") from None
 
 
-def _bytes(rows: Sequence[Entry]) -> bytes:
-    return _to_bytes(_table(rows, Entry))
-
-
 def _table(rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> pa.Table:
     types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
     fields = [(field.name, types[field.type]) for field in msgspec.structs.fields(kind)]
     return pa.Table.from_pylist([msgspec.to_builtins(row) for row in rows], pa.schema(fields))
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd")
-    data: bytes = buffer.getvalue().to_pybytes()
-    return data
 
 
 def _rows(path: Path, data: bytes) -> list[dict[str, object]]:

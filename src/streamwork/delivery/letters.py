@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamwork.delivery.parquet import to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk
@@ -125,11 +126,7 @@ class DeadLetters:
 
 
 def _bytes(letters: Iterable[Letter]) -> bytes:
-    rows = [msgspec.to_builtins(letter) for letter in letters]
-    buffer = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
-    data: bytes = buffer.getvalue().to_pybytes()
-    return data
+    return to_bytes(pa.Table.from_pylist([msgspec.to_builtins(letter) for letter in letters], SCHEMA))
 
 
 def _size(data: bytes) -> int:

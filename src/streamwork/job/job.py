@@ -27,14 +27,14 @@ from streamwork.components.collector import MAIN
 from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
 from streamwork.components.operator import check_batches
-from streamwork.components.source import OnError
+from streamwork.components.source import OnError, check_on_error
 from streamwork.errors import WrongUse
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
 from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
-from streamwork.job.semantics import Promise, check_on_error, known_isolation
+from streamwork.job.semantics import Promise, known_isolation
 from streamwork.job.settings import Settings
 from streamwork.job.size import size
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where

@@ -39,10 +39,6 @@ class Isolation(Enum):
     READ_UNCOMMITTED = "read-uncommitted"
 
 
-ON_ERROR = ("fail", "drop", "dead-letter")
-"""What becomes of an event that a component cannot do: the job fails, or the event is dropped, or it is kept as a dead letter."""
-
-
 class Promise(msgspec.Struct, frozen=True):
     """The semantics that a job has chosen."""
 
@@ -101,12 +97,6 @@ def _known(kind: type[Any], value: str) -> Any:
 def known_isolation(isolation: str) -> Isolation:
     found: Isolation = _known(Isolation, isolation)
     return found
-
-
-def check_on_error(on_error: str | None) -> None:
-    if on_error is not None and on_error not in ON_ERROR:
-        known = ", ".join(repr(one) for one in ON_ERROR)
-        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", f"use one of: {known}")
 
 
 def check_source(promise: Promise, source_id: str, source: Any) -> None:

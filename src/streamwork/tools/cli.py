@@ -250,8 +250,7 @@ def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
     """A count per key, exactly-once, beside Spark's own ways and Bytewax, at 2, 10 thousand and a million keys."""
     from streamwork.tools import bench_keyed_state as bench
 
-    sizes = bench.QUICK if quick else bench.FULL
-    _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
+    _measure(bench, quick, as_json)
 
 
 @bench_group.command("semantics")
@@ -261,8 +260,7 @@ def bench_semantics_command(quick: bool, as_json: bool) -> None:
     """A count per card into SQLite and PostgreSQL, under each of the semantics."""
     from streamwork.tools import bench_semantics as bench
 
-    sizes = bench.QUICK if quick else bench.FULL
-    _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
+    _measure(bench, quick, as_json)
 
 
 @bench_group.command("state-size")
@@ -272,6 +270,11 @@ def bench_state_size_command(quick: bool, as_json: bool) -> None:
     """Ten thousand changed keys an epoch, in a state of ten thousand keys and in one of five million."""
     from streamwork.tools import bench_state_size as bench
 
+    _measure(bench, quick, as_json)
+
+
+def _measure(bench: Any, quick: bool, as_json: bool) -> None:
+    """Run a benchmark that comes in two sizes, and tells how far it is."""
     sizes = bench.QUICK if quick else bench.FULL
     _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
 

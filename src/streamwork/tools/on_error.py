@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from streamwork.components.operator import check_batches
+from streamwork.components.source import check_on_error
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.job import Graph, Node, NodeKind
-from streamwork.job.semantics import check_on_error
 
 SET_ASIDE = {"SW-OPERATOR-FAILED", "SW-SINK-REJECTED", "SW-SOURCE-BAD-EVENT"}
 """Errors about one event, which another `on_error` of their component would have set aside."""
