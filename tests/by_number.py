@@ -32,21 +32,18 @@ class ByNumber(StateCache):
         self._numbered[owner] = max(ref.epoch for ref in chain), state
 
 
-class Same(Operator[Payment, Payment]):
-    """Passes everything on. Where it is unpacked, `by_number` puts the other cache in place."""
-
-    def __init__(self, by_number: bool) -> None:
-        self.by_number = by_number
+class SummingByNumber(Summing):
+    """Sums; where it is unpacked, the other cache is put in place, so that every process that sums has it."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         from streamwork.hosts import spark_task
 
-        if self.by_number and not isinstance(spark_task._worker.states, ByNumber):
+        if not isinstance(spark_task._worker.states, ByNumber):
             spark_task._worker.states = ByNumber()
 
-    def apply(self, event: Payment, collector: Any) -> None:
-        collector.emit(event)
+    def __getstate__(self) -> dict[str, Any]:
+        return {"by_number": True, **self.__dict__}  # an empty state would not be unpacked
 
 
 class FailingOnce(Operator[Seen, Seen]):
@@ -68,8 +65,8 @@ class FailingOnce(Operator[Seen, Seen]):
 
 def failing(folder: Path, events: list[Payment], by_number: bool) -> Job:
     job = Job("lost", checkpoint_every=0, restart=Backoff(max_restarts=100, within="1h", first="10ms", most="10ms"))
-    stream = job.source(ListSource(events, Payment, max_events=20), id="payments").apply(Same(by_number), id="same")
-    sums = stream.apply(Summing(), key="card", id="sums", parallelism=2)
+    stream = job.source(ListSource(events, Payment, max_events=20), id="payments")
+    sums = stream.apply(SummingByNumber() if by_number else Summing(), key="card", id="sums", parallelism=2)
     # Behind an exchange: when this fails, the sums of the epoch are computed, and kept by the processes that did it.
     told = sums.apply(FailingOnce(str(folder)), id="failing", grouping=shuffle(), parallelism=1)
     told.sink(SqliteSink(folder / "out.db", "journal"), id="journal")
