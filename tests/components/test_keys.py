@@ -7,11 +7,13 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Annotated, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamwork import Digits, Event
+from streamwork.components.columns import to_batch
 from streamwork.components.keys import GROUPS, Key, canonical, instance_of
 
 # (key value, canonical bytes, group of 256). Other languages must agree; do not change them.
@@ -67,6 +69,46 @@ def test_decimals_are_taken_at_their_scale() -> None:
     single, double = Key.of(Priced, "price"), Key.of(Priced, ["price", "name"])
     assert single.groups([Decimal("1.5"), Decimal("1.50")]) == [zlib.crc32(b"1.50") % GROUPS] * 2
     assert len(set(double.groups([(Decimal("1.5"), "a"), (Decimal("1.50"), "a")]))) == 1
+
+
+class Keyed(Event):
+    text: str | None
+    number: int | None
+    flag: bool | None
+    raw: bytes | None
+    at: datetime | None
+    day: date | None
+    price: Annotated[Decimal, Digits(10, 2)] | None
+
+
+moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)).map(lambda at: at.replace(tzinfo=UTC))
+prices = st.decimals(Decimal(-99_999_999), Decimal(99_999_999), places=2, allow_nan=False)
+values = {
+    "text": st.text(max_size=40),
+    "number": st.integers(-(2**63), 2**63 - 1),
+    "flag": st.booleans(),
+    "raw": st.binary(max_size=40),
+    "at": moments,
+    "day": st.dates(),
+    "price": prices,
+}
+keyed = st.builds(Keyed, **{name: st.none() | some for name, some in values.items()})
+
+
+@given(st.lists(keyed, min_size=1, max_size=30), st.lists(st.sampled_from(sorted(values)), min_size=1, unique=True))
+def test_columns_have_the_groups_of_their_values(events: list[Keyed], fields: list[str]) -> None:
+    key, batch = Key.of(Keyed, fields), to_batch(Keyed, events, "here")
+    wanted = key.groups(key.values(events), 1000)
+    for cut in (0, 1):  # a slice begins in the middle of its buffers
+        columns = [batch.slice(cut).column(name) for name in fields]
+        assert key.column_groups(columns, 1000).tolist() == wanted[cut:]
+        instances = key.column_instances(columns, 7, 1000).tolist()
+        assert instances == [instance_of(group, 7, 1000) for group in wanted[cut:]]
+
+
+def test_columns_of_many_rows_have_the_groups_of_their_values() -> None:
+    names = [f"{'x' * (n % 70)}{n}" for n in range(40_000)]
+    assert Key(("text",)).column_groups([pa.array(names)]).tolist() == Key(("text",)).groups(names)
 
 
 parts = st.none() | st.text(max_size=3) | st.binary(max_size=3)

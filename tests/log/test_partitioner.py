@@ -60,10 +60,7 @@ class Keyed(Event):
     number: int
 
 
-def test_splitting_keeps_order_and_loses_nothing_also_when_the_memory_of_keys_is_small(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("streamwork.log.partitioner._REMEMBER", 50)
+def test_splitting_keeps_order_and_loses_nothing() -> None:
     rng = np.random.default_rng(1)
     partitioner, key = Partitioner(Keyed, ("key",), 5, 256), Key.of(Keyed, "key")
     for _ in range(20):

@@ -10,15 +10,17 @@ native to Spark.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from operator import attrgetter
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from streamwork.components import crc32
 from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 
@@ -71,6 +73,26 @@ class Key(msgspec.Struct, frozen=True):
             values = map(self._scaled, values)
         return [zlib.crc32(canonical(value)) % groups for value in values]
 
+    def column_groups(self, columns: Sequence[pa.Array], groups: int = GROUPS) -> np.ndarray[Any, Any]:
+        """The key group of each row; `columns` are those of the key's fields."""
+        if any(pa.types.is_decimal(column.type) for column in columns):  # no text that Arrow writes is ours
+            parts = [column.to_pylist() for column in columns]
+            return np.array(self.groups(parts[0] if len(parts) == 1 else zip(*parts, strict=True), groups), np.uint32)
+        crcs = crc32.begin(len(columns[0]))
+        for column in map(_canonical_column, columns):
+            if len(columns) > 1:
+                sizes = crc32.lengths(column)
+                crc32.update_number(crcs, np.where(column.is_null().to_numpy(zero_copy_only=False), -1, sizes))
+            crc32.update(crcs, column.fill_null("" if len(columns) > 1 else "\0"))
+        return crc32.end(crcs) % np.uint32(groups)
+
+    def column_instances(
+        self, columns: Sequence[pa.Array], parallelism: int, groups: int = GROUPS
+    ) -> np.ndarray[Any, Any]:
+        """As `instance_of`, of each row."""
+        instances = self.column_groups(columns, groups) * np.uint32(parallelism) // np.uint32(groups)
+        return instances.astype(np.uint16 if parallelism < 1 << 16 else np.uint32)  # numpy sorts short numbers by radix
+
     def _scaled(self, value: Any) -> Any:
         if len(self.fields) == 1:
             return _at_scale(value, self.scales[0])
@@ -110,6 +132,18 @@ def canonical(value: Any) -> bytes:
     if isinstance(value, Decimal):
         return format(value, "f").encode()
     raise TypeError(f"{type(value).__name__} cannot be a key")
+
+
+def _canonical_column(column: pa.Array) -> pa.Array:
+    """The canonical bytes of each value, as text or bytes; nulls stay nulls."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_binary(kind) or pa.types.is_string(kind):
+        return column
+    return column.cast(pa.string())
 
 
 def _sized(part: bytes) -> bytes:

@@ -75,6 +75,7 @@ class _ByKey(Route):
     def __init__(self, key: Key, count: int, groups: int) -> None:
         self._key = key
         self._count = count
+        self._groups = groups
         self._instance = _Instances(key, count, groups)
 
     def __call__(self, events: Events) -> dict[int, Events]:
@@ -95,9 +96,8 @@ class _ByKey(Route):
 
     def _split(self, events: Columns) -> dict[int, Events]:
         """One sort of all rows by instance, which keeps their order; each share is a part of the result."""
-        parts = [events.values(name) for name in self._key.fields]
-        values = parts[0] if len(parts) == 1 else zip(*parts, strict=True)
-        instances = np.fromiter(map(self._instance.__getitem__, values), np.int64, len(events))
+        columns = [events.batch.column(name) for name in self._key.fields]
+        instances = self._key.column_instances(columns, self._count, self._groups)
         order = np.argsort(instances, kind="stable")
         bounds = np.searchsorted(instances[order], np.arange(self._count + 1)).tolist()
         batch = events.batch.take(pa.array(order))

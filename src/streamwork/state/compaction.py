@@ -38,7 +38,7 @@ def compact(files: StateFiles, chain: Chain, key: Sequence[str], stem: str) -> F
     """Write the snapshot of a chain, as of its last delta. Refuses a damaged file."""
     tables = [files.read(ref) for ref in next(ways(chain))]
     last = chain[-1]
-    return files.write(last.path.rpartition("/")[0] + f"/{last.epoch:012d}-{stem}{SNAPSHOT}", merge(tables, key))
+    return files.write(last.path.rpartition("/")[0] + f"/{last.epoch:012d}-{stem}{SNAPSHOT}", merge(tables, key), key)
 
 
 def with_known_snapshots(chain: Chain, known: Chain) -> tuple[FileRef, ...]:

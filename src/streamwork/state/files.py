@@ -147,7 +147,7 @@ class StateFiles:
         if not state.is_changed:
             return tuple(chain)
         table = rows.encode(state, epoch, everything=False)
-        ref = self.write(place + DELTA, table)
+        ref = self.write(place + DELTA, table, rows.key_names)
         most = None if memory is None else _most_records(state, memory)
         in_use = len(state.records) + (len(state.slots) if state.slots is not None else 0)
         if most is not None and in_use > most * 7 // 8:
@@ -155,6 +155,8 @@ class StateFiles:
         state.settle(table, rows.key_names, _merger(rows))
         if most is not None and in_use > most:
             self._cool(rows, state, epoch, most)
+        elif state.layers and in_use > len(state) * 3 // 4 and (most is None or len(state) < most * 3 // 4):
+            state.wake()  # most of it is in use, and there is room for the rest
         return (*chain, ref)
 
     def _rest(self, rows: RowFormat, tables: Sequence[pa.Table], state: KeyedState) -> None:
@@ -194,10 +196,11 @@ class StateFiles:
             raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
         return data
 
-    def write(self, path: str, table: pa.Table) -> FileRef:
-        """A whole file, durably, under a name that was never used before."""
+    def write(self, path: str, table: pa.Table, key: Sequence[str] = ()) -> FileRef:
+        """A whole file, durably, under a name that was never used before. No two rows have the same values of `key`."""
         buffer = pa.BufferOutputStream()
-        pq.write_table(table, buffer, compression="zstd")
+        others = [name for name in table.column_names if name not in key]  # where values repeat, a dictionary may help
+        pq.write_table(table, buffer, compression="zstd", use_dictionary=others)
         data = buffer.getvalue().to_pybytes()
         target = self._folder / path
         self._disk.make_folder(target.parent)

@@ -61,7 +61,7 @@ class RowFormat:
         assert self._key is not None
         if state.slots is not None:
             return self._encode_slots(state, state.slots, epoch, everything)
-        keys = list(state.records if everything else state.changed)
+        keys = list(state.records) if everything else state.changed_keys()
         if len(keys) <= PIECE:
             return self._encode_records(state, keys, epoch)
         pieces = (keys[start : start + PIECE] for start in range(0, len(keys), PIECE))
@@ -186,7 +186,7 @@ class RowFormat:
         key_columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
         if groups is None:
             assert self._key is not None
-            groups = pa.array(self._key.groups(keys, self._groups), pa.int32())
+            groups = pa.array(self._key.column_groups(key_columns, self._groups), pa.int32())
         own = [
             groups,
             pa.repeat(pa.scalar(epoch, pa.int64()), count),
