@@ -51,6 +51,10 @@ class Worker:
             self._token = token
         return Attempt(self, layout, work)
 
+    def unread(self, work: Work) -> int:
+        """How many rows of state would have to be read here for this work."""
+        return sum(self.states.unread((work.uid, name, work.instance), chain) for name, chain in work.states.items())
+
     def take_chain(self, place: Place) -> Chain | None:
         """Belongs to the caller now."""
         return self._chains.pop(place, None)

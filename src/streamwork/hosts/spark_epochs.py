@@ -12,7 +12,7 @@ Rows of sources that are in Spark's JVM join what comes into the stage of their 
 The action runs in a thread of its own from `submit` on, so the driver can let the sinks commit meanwhile.
 
 The outputs are already staged by the tasks when the action returns. Adaptive execution is off, so that every instance runs,
-also on empty input, and partition = instance.
+also on empty input, and partition = instance, but for the first stage (`hosts.spark_seats`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from streamwork.hosts.patience import Patience
 from streamwork.hosts.probe import cannot_run, unshared
 from streamwork.hosts.spark_input import stage_input
 from streamwork.hosts.spark_rows import ROW_SCHEMA, places
+from streamwork.hosts.spark_seats import seats
 from streamwork.hosts.spark_tables import SparkTables
 from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, pass_through, task
 from streamwork.job import Graph, Layout
@@ -124,9 +125,11 @@ class SparkEpochs:
     def _compute(self, action: _Action, layout: Layout, works: Sequence[Work]) -> Sequence[Any]:
         context = self._session.sparkContext
         context.setJobDescription(f"{layout.graph.job}: checkpoint {action.epoch}")
-        with Patience(context, lambda: action.expired()) as patience:
+        with Patience(context, lambda: action.expired()) as patience, seats(works) as folder:
             try:
-                return self._action(f"compute epoch {action.epoch}", lambda: self._line_of_stages(layout, works))
+                return self._action(
+                    f"compute epoch {action.epoch}", lambda: self._line_of_stages(layout, works, folder)
+                )
             finally:
                 action.lost = patience.lost
 
@@ -172,7 +175,7 @@ class SparkEpochs:
             self._shipped[2].destroy()
             self._shipped = None
 
-    def _line_of_stages(self, layout: Layout, works: Sequence[Work]) -> Any:
+    def _line_of_stages(self, layout: Layout, works: Sequence[Work], folder: str) -> Any:
         """The data frame whose rows are the reports of all instances."""
         token, broadcast = self._ship(layout)
         by_place = {(work.chain, work.instance): work for work in works}
@@ -180,8 +183,10 @@ class SparkEpochs:
         for stage in range(last + 1):
             mine = [by_place[place] for place in places(layout, stage)]
             native, slices = self._tables.slices(layout, mine)
+            # Where rows come into a stage, each partition has those of its instance.
+            given = folder if frame is None and not slices else None
             frame = stage_input(self._session, frame, len(mine), slices)
-            run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage, self._remote, native)
+            run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage, self._remote, native, given)
             frame = frame.mapInArrow(run, REPORT_SCHEMA if stage == last else ROW_SCHEMA)
         return frame
 

@@ -19,6 +19,7 @@ from streamwork.engine import Parcel, Work, Worker
 from streamwork.engine.instance import Read
 from streamwork.hosts.spark_input import Arrivals
 from streamwork.hosts.spark_rows import Rows
+from streamwork.hosts.spark_seats import take_seat
 from streamwork.job import Layout
 from streamwork.world import RealDisk
 
@@ -39,11 +40,13 @@ def task(
     stage: int,
     remote: bool = False,
     native: tuple[str, ...] = (),
+    seats: str | None = None,
 ) -> Task:
     """The function for `mapInArrow`: the attempts at one epoch by the instances of one stage.
 
-    `works` are those of the stage, in the order of its partitions. The rows of the last stage are the reports of all. A `remote`
-    task makes sure that the job's folder is the driver's. `native` are the sources whose rows Spark brings into the stage.
+    `works` are those of the stage, in the order of its partitions; where there are `seats`, a task does the work that suits it.
+    The rows of the last stage are the reports of all. A `remote` task makes sure that the job's folder is the driver's. `native`
+    are the sources whose rows Spark brings into the stage.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,9 +57,10 @@ def task(
             _layouts.clear()
             _layouts[token] = pickle.loads(load_layout())
         layout = _layouts[token]
-        work = msgspec.json.decode(works, type=list[Work])[partition]
+        mine = msgspec.json.decode(works, type=list[Work])
         if remote:
-            _check_folder(work)
+            _check_folder(mine[partition])
+        work = mine[partition] if seats is None else take_seat(seats, partition, mine, _worker.unread)
         sent = _computed(layout, token, work, native, Arrivals(batches))
         if stage + 1 < len(layout.stages):
             yield from Rows(layout, stage).batches(sent)

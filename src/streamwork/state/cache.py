@@ -26,11 +26,23 @@ class StateCache:
 
     def take(self, owner: Owner, chain: Chain) -> tuple[State | None, Chain]:
         """A state that belongs to the caller now, if there is one to begin with, and the deltas still to be read into it."""
-        have, state = self._entries.pop(owner, ((), None))
-        for way in ways(chain) if state is not None else ():
-            if have == _hashes(way[: len(have)]):
-                return state, way[len(have) :]
-        return None, chain
+        left = self._left(owner, chain)
+        _, state = self._entries.pop(owner, ((), None))
+        return (None, chain) if left is None else (state, left)
+
+    def unread(self, owner: Owner, chain: Chain) -> int:
+        """How many rows would have to be read to have this state."""
+        left = self._left(owner, chain)
+        return sum(ref.rows for ref in (next(ways(chain), ()) if left is None else left))
+
+    def _left(self, owner: Owner, chain: Chain) -> Chain | None:
+        """The deltas that an entry lacks; None where there is no entry to begin with."""
+        if owner in self._entries:
+            have, _ = self._entries[owner]
+            for way in ways(chain):
+                if have == _hashes(way[: len(have)]):
+                    return way[len(have) :]
+        return None
 
     def put(self, owner: Owner, chain: Chain, state: State) -> None:
         self._entries[owner] = (_hashes(next(ways(chain))), state)
