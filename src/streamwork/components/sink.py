@@ -99,6 +99,11 @@ class Sink(ABC, Generic[E]):
     kind: ClassVar[SinkKind]
     previews: ClassVar[bool] = False
 
+    def check(self, event: type[E]) -> None:
+        """Refuse events of this type for what they are: a key that they do not have, say. Called when the job is put
+        together, so it looks at nothing but the type.
+        """
+
     @abstractmethod
     def open(self, event: type[E]) -> None:
         """Make the target ready for events of this type, or refuse. Called before anything else, in every process that uses

@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.csv
 
 from streamwork.components import Event, LedgerEntry, RowsRejected
+from streamwork.components.expression import Expression
 from streamwork.components.sink import fenced
 from streamwork.connectors.address import HIDDEN, Address, needed, wrong_address
 from streamwork.connectors.pieces import gathered, newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
+from streamwork.connectors.sql_views import DELETED
 from streamwork.connectors.text import with_text
 from streamwork.epoch.commit import settle
 from streamwork.errors import JobFailed, WrongUse
@@ -29,6 +31,8 @@ LONGEST_NAME = 63  # bytes; PostgreSQL cuts what is longer, silently
 RECONNECT_SECONDS = 10.0
 _FORM = "postgresql://user@host:5432/database, or as key=value pairs"
 _STAGING = "streamwork_staging"
+_REMOVED = "streamwork_removed"
+_LAST = f"(SELECT DISTINCT ON ({{key}}) * FROM {_STAGING} ORDER BY {{key}}, __row DESC) n"
 _CSV = pyarrow.csv.WriteOptions(include_header=False)
 # A driver that hangs between two statements must not keep the ledger row from its successor for ever; nor one whose machine
 # is gone. (One that hangs while it sends rows does: then the successor gives up, and says so.)
@@ -41,7 +45,7 @@ _BEGIN = (
 
 class PostgresSink(SqlSink[E], Generic[E]):
     """Writes events to a table, which it creates if need be. With `key` a row replaces the one of the same key; without, rows
-    are added.
+    are added. With `delete`, a condition on fields, a row for which it is true removes the one of its key.
 
     `dsn` is a connection string or a URL (``postgresql://user@host/database``), with all that libpq understands; a password in
     it is shown nowhere, and better comes from PGPASSWORD or a password file. The table is found by the search path.
@@ -51,7 +55,8 @@ class PostgresSink(SqlSink[E], Generic[E]):
 
     A commit:
         1  locks the ledger row and judges by it, so nobody else commits or registers until the end;
-        2  sends the rows with COPY; with a key into a temporary table first, of which the last row per key goes on;
+        2  sends the rows with COPY; with a key into a temporary table first, of which the last row per key goes on, or
+           removes what is there;
         3  advances the ledger row, removes previews, commits. If the answer is lost, the ledger row tells what it was.
     """
 
@@ -59,8 +64,15 @@ class PostgresSink(SqlSink[E], Generic[E]):
     numbered = "BIGINT GENERATED ALWAYS AS IDENTITY"
     reserved = ("streamwork_", "pg_")
 
-    def __init__(self, dsn: str, table: str, key: str | Iterable[str] | None = None) -> None:
-        super().__init__(table, key)
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        key: str | Iterable[str] | None = None,
+        *,
+        delete: Expression | None = None,
+    ) -> None:
+        super().__init__(table, key, delete)
         if len(self._preview.encode()) > LONGEST_NAME:
             most = LONGEST_NAME - len("__preview")
             raise WrongUse("SW-SINK-TABLE", f"the name {table!r} is too long", f"use at most {most} bytes")
@@ -69,7 +81,8 @@ class PostgresSink(SqlSink[E], Generic[E]):
         self._was_connected = False
 
     def __repr__(self) -> str:
-        return f"PostgresSink({self.address!r}, {self.table!r}, key={self._key or None!r})"
+        deletes = f", delete={self._deletes.condition!r}" if self._deletes else ""
+        return f"PostgresSink({self.address!r}, {self.table!r}, key={self._key or None!r}{deletes})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None}  # each process connects for itself
@@ -106,14 +119,19 @@ class PostgresSink(SqlSink[E], Generic[E]):
             if not self._key:
                 self._copy(db, self.table, columns, staged)
             else:
+                if self._deletes:
+                    self._alone_in_table(db)
                 self._stage(db, newest(staged, self._key))
+                if self._deletes:
+                    self._remove(db)
                 others = [name for name in columns if name not in self._key]
                 change = ", ".join(f"{{o{number}}} = EXCLUDED.{{o{number}}}" for number in range(len(others)))
                 self._execute(
                     db,
                     # in the order of keys, so that two writers do not wait for each other
-                    f"INSERT INTO {{table}} ({{columns}}) SELECT DISTINCT ON ({{key}}) {{columns}} FROM {_STAGING} "
-                    "ORDER BY {key}, __row DESC ON CONFLICT ({key}) DO "
+                    f"INSERT INTO {{table}} ({{columns}}) SELECT {{columns}} FROM {_LAST} "
+                    + (f"WHERE NOT {DELETED} " if self._deletes else "")
+                    + "ORDER BY {key} ON CONFLICT ({key}) DO "
                     + (f"UPDATE SET {change}" if others else "NOTHING"),
                     table=self.table,
                     columns=columns,
@@ -126,9 +144,35 @@ class PostgresSink(SqlSink[E], Generic[E]):
     def _stage(self, db: psycopg.Connection[Any], staged: Iterator[pa.RecordBatch]) -> None:
         names = {f"c{number}": name for number, name in enumerate(self._schema.names)}
         types = [f"{{{c}}} {self._sql_type(field.type)}" for c, field in zip(names, self._schema, strict=True)]
+        columns = [*self._schema.names, "__row"]
+        rows = _numbered(staged)
+        if self._deletes:
+            types.append(f"{DELETED} boolean")
+            columns.append(DELETED)
+            rows = (batch.append_column(DELETED, self._deletes.mask(batch)) for batch in rows)
         table = f"CREATE TEMPORARY TABLE {_STAGING} ({', '.join(types)}, __row bigint) ON COMMIT DROP"
         self._execute(db, table, **names)
-        self._copy(db, _STAGING, [*self._schema.names, "__row"], _numbered(staged))
+        self._copy(db, _STAGING, columns, rows)
+
+    def _remove(self, db: psycopg.Connection[Any]) -> None:
+        """The keys go through a table with the types of the target, so that they are turned into those as rows are: a table of
+        your own may have a `text` where the event has an int, or fewer digits.
+        """
+        key = {f"k{number}": name for number, name in enumerate(self._key)}
+        same = " AND ".join(f"t.{{{k}}} = r.{{{k}}}" for k in key)
+        like = f"CREATE TEMPORARY TABLE {_REMOVED} ON COMMIT DROP AS SELECT {{key}} FROM {{table}} WITH NO DATA"
+        self._execute(db, like, key=self._key, table=self.table)
+        chosen = f"INSERT INTO {_REMOVED} ({{key}}) SELECT {{key}} FROM {_LAST} WHERE {DELETED}"
+        self._execute(db, chosen, key=self._key)
+        self._execute(db, f"DELETE FROM {{table}} t USING {_REMOVED} r WHERE {same}", table=self.table, **key)
+        self._execute(db, f"DROP TABLE {_REMOVED}")
+
+    def _alone_in_table(self, db: psycopg.Connection[Any]) -> None:
+        """Two writers that remove and replace at once cannot both go in the order of keys: they would wait for each other.
+        So they take turns.
+        """
+        lock = "SELECT pg_advisory_xact_lock(hashtext('streamwork'), hashtext(?))"
+        self._execute(db, lock, (self.table,))
 
     def _add(self, db: psycopg.Connection[Any], table: str, batch: pa.RecordBatch) -> None:
         with _rejecting():

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from streamwork.components import (
     Event,
-    Key,
     LedgerEntry,
     LedgerRow,
     Position,
@@ -30,9 +29,11 @@ from streamwork.components import (
     Sink,
     SinkKind,
 )
-from streamwork.components.schema import arrow_schema, fields_of
+from streamwork.components.expression import Expression
+from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
-from streamwork.connectors.sql_views import dirty_view, preview_table
+from streamwork.connectors.keyed import Deletes, check_key
+from streamwork.connectors.sql_views import DELETED, dirty_view, preview_table
 from streamwork.epoch.commit import Verdict
 from streamwork.errors import Refused, WrongUse
 
@@ -53,11 +54,12 @@ class SqlSink(Sink[E], Generic[E]):
     row_lock: ClassVar[str] = ""  # what makes a SELECT keep a row until the transaction ends
     numbered: ClassVar[str]  # the type of a column that numbers the rows
 
-    def __init__(self, table: str, key: str | Iterable[str] | None = None) -> None:
+    def __init__(self, table: str, key: str | Iterable[str] | None = None, delete: Expression | None = None) -> None:
         if not table or table.lower().startswith(self.reserved) or "\x00" in table:
             raise WrongUse("SW-SINK-TABLE", f"{table!r} cannot be the name of a table", "choose another name")
         self.table = table
         self._key = (key,) if isinstance(key, str) else tuple(key or ())
+        self._deletes = Deletes(delete, self._key)
         self._schema: pa.Schema = None
         self._has_preview = False  # once seen, it stays
 
@@ -73,7 +75,7 @@ class SqlSink(Sink[E], Generic[E]):
 
     @abstractmethod
     def _write(self, db: Any, staged: Iterator[pa.RecordBatch]) -> None:
-        """Add or replace rows of the target. Raises `RowsRejected`."""
+        """Add, replace or remove rows of the target. Raises `RowsRejected`."""
 
     @abstractmethod
     def _add(self, db: Any, table: str, batch: pa.RecordBatch) -> None:
@@ -103,8 +105,13 @@ class SqlSink(Sink[E], Generic[E]):
 
     # ---- the target --------------------------------------------------------------------------------------------------
 
+    def check(self, event: type[E]) -> None:
+        if self._key:
+            check_key(event, self._key)
+        self._deletes.check(event)
+
     def open(self, event: type[E]) -> None:
-        self._check_key(event)
+        self.check(event)
         self._schema = arrow_schema(event)
         with self._transaction() as db:
             self._alone(db)
@@ -121,18 +128,6 @@ class SqlSink(Sink[E], Generic[E]):
                 f"{', '.join(self._schema.names)} (key: {', '.join(self._key) or 'none'})",
                 "write to another table, or change this one to fit",
             )
-
-    def _check_key(self, event: type[E]) -> None:
-        if not self._key:
-            return
-        Key.of(event, self._key)
-        for name in self._key:
-            if fields_of(event)[name].nullable:
-                raise WrongUse(
-                    "SW-KEY-TYPE",
-                    f"{event.__name__}.{name} may be None, and a database cannot tell one None from another",
-                    "key by fields that are always there",
-                )
 
     def _create(self, db: Any, table: str, more: Sequence[str] = (), **names: Names) -> None:
         """A table with the event's columns and some more."""
@@ -259,6 +254,8 @@ class SqlSink(Sink[E], Generic[E]):
         columns = {
             f"__{name}": pa.array([value] * batch.num_rows) for name, value in msgspec.structs.asdict(label).items()
         }
+        if self._deletes:
+            columns[DELETED] = self._deletes.mask(batch)
         labelled = pa.RecordBatch.from_arrays([*columns.values(), *batch.columns], [*columns, *batch.schema.names])
         try:
             with self._transaction() as db:
@@ -289,7 +286,7 @@ class SqlSink(Sink[E], Generic[E]):
         with self._transaction() as db:
             self._alone(db)
             found = self._columns_of(db, self._preview) if self._exists(db, self._preview) else []
-            if found and not set(names) <= set(found):  # of an event as it was; nobody misses what is in it
+            if found and not {*names, DELETED} <= set(found):  # of an event as it was; nobody misses what is in it
                 self._execute(db, "DROP VIEW IF EXISTS {dirty}", dirty=self._dirty)
                 self._execute(db, "DROP TABLE {preview}", preview=self._preview)
                 found = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+DELETED = "__deleted"  # the column of a preview that says: this row removes its key
+
 _COUNTED = (
     "SELECT p.* FROM {preview} p JOIN streamwork_ledger l "
     "ON l.uid = p.__uid AND l.sink = p.__sink AND l.fence = p.__fence"
@@ -11,13 +13,14 @@ _COUNTED = (
 def preview_table(numbered: str) -> list[str]:
     """The columns of a preview beside those of the event, whose names never begin with two underscores."""
     labels = ["__uid TEXT NOT NULL", "__sink TEXT NOT NULL", "__fence BIGINT NOT NULL", "__epoch BIGINT NOT NULL"]
-    return [*labels, f"__row {numbered}"]
+    return [*labels, f"__row {numbered}", f"{DELETED} BOOLEAN NOT NULL DEFAULT FALSE"]
 
 
 def dirty_view(keys: int) -> str:
     """Committed rows and previews of the registered fence. `__epoch` is the checkpoint that a row waits for; NULL: committed.
 
-    With a key, a preview stands in for the committed row, and the newest one for those before it.
+    With a key, a preview stands in for the committed row, and the newest one for those before it. If that one is a delete, the
+    key is not shown at all.
     """
     committed = "SELECT {columns}, CAST(NULL AS BIGINT) AS __epoch FROM {table} t"
     if not keys:
@@ -27,5 +30,6 @@ def dirty_view(keys: int) -> str:
     order = f"row_number() OVER (PARTITION BY {', '.join(names)} ORDER BY __epoch DESC, __row DESC)"
     return (
         f"CREATE VIEW {{dirty}} AS {committed} WHERE NOT EXISTS (SELECT 1 FROM ({_COUNTED}) c WHERE {same}) "
-        f"UNION ALL SELECT {{columns}}, __epoch FROM (SELECT c.*, {order} AS __place FROM ({_COUNTED}) c) n WHERE __place = 1"
+        f"UNION ALL SELECT {{columns}}, __epoch FROM (SELECT c.*, {order} AS __place FROM ({_COUNTED}) c) n "
+        f"WHERE __place = 1 AND NOT {DELETED}"
     )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from streamwork.components import Event, LedgerEntry, RowsRejected
+from streamwork.components.expression import Expression
 from streamwork.connectors.pieces import newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
 from streamwork.connectors.text import with_text
@@ -22,7 +25,7 @@ E = TypeVar("E", bound=Event)
 
 class SqliteSink(SqlSink[E], Generic[E]):
     """Writes events to a table, which it creates. With `key` a row replaces the one of the same key; without, rows
-    are added.
+    are added. With `delete`, a condition on fields, a row for which it is true removes the one of its key.
 
     Text stays text, whole numbers INTEGER, floats REAL, bytes BLOB; datetimes and dates are ISO text in UTC, Decimals
     plain text; lists, dicts and nested events are JSON text.
@@ -33,8 +36,15 @@ class SqliteSink(SqlSink[E], Generic[E]):
     reserved = ("streamwork_", "sqlite_")
     numbered = "INTEGER PRIMARY KEY AUTOINCREMENT"
 
-    def __init__(self, path: str | Path, table: str, key: str | Iterable[str] | None = None) -> None:
-        super().__init__(table, key)
+    def __init__(
+        self,
+        path: str | Path,
+        table: str,
+        key: str | Iterable[str] | None = None,
+        *,
+        delete: Expression | None = None,
+    ) -> None:
+        super().__init__(table, key, delete)
         self.path = Path(path).absolute()
         self._connection: sqlite3.Connection | None = None
 
@@ -59,22 +69,35 @@ class SqliteSink(SqlSink[E], Generic[E]):
 
     def _write(self, db: sqlite3.Connection, staged: Iterator[pa.RecordBatch]) -> None:
         for batch in newest(staged, self._key) if self._key else staged:
-            rows = zip(*(with_text(column) for column in batch.columns), strict=True)
-            self._insert(db, "INSERT OR REPLACE" if self._key else "INSERT", self.table, batch.schema.names, rows)
+            if self._deletes:
+                self._change(db, batch)
+            else:
+                verb = "INSERT OR REPLACE" if self._key else "INSERT"
+                self._insert(db, verb, self.table, batch.schema.names, _rows(batch))
+
+    def _change(self, db: sqlite3.Connection, batch: pa.RecordBatch) -> None:
+        """Replace and remove in the order of the rows: to a table of your own, keys that differ here may be the same (NOCASE)."""
+        names = batch.schema.names
+        places = [names.index(name) for name in self._key]
+        delete = f"DELETE FROM {_quoted(self.table)} WHERE {' AND '.join(f'{_quoted(name)} = ?' for name in self._key)}"
+        marked = zip(self._deletes.mask(batch).to_pylist(), _rows(batch), strict=True)
+        for deleted, run in groupby(marked, itemgetter(0)):
+            if deleted:
+                with _rejecting():
+                    db.executemany(delete, (tuple(row[place] for place in places) for _, row in run))
+            else:
+                self._insert(db, "INSERT OR REPLACE", self.table, names, (row for _, row in run))
 
     def _add(self, db: sqlite3.Connection, table: str, batch: pa.RecordBatch) -> None:
-        rows = zip(*(with_text(column) for column in batch.columns), strict=True)
-        self._insert(db, "INSERT", table, batch.schema.names, rows)
+        self._insert(db, "INSERT", table, batch.schema.names, _rows(batch))
 
     @staticmethod
     def _insert(
         db: sqlite3.Connection, verb: str, table: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]
     ) -> None:
         marks = ", ".join("?" * len(names))
-        try:
+        with _rejecting():
             db.executemany(f"{verb} INTO {_quoted(table)} ({_quoted(names)}) VALUES ({marks})", rows)
-        except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError) as error:
-            raise RowsRejected(f"{type(error).__name__}: {error}") from error
 
     def _execute(
         self, db: sqlite3.Connection, statement: str, values: Sequence[Any] = (), **names: Names
@@ -135,6 +158,19 @@ class SqliteSink(SqlSink[E], Generic[E]):
                 f"{self.path}: {type(error).__name__}: {error}",
                 "mend the database (is it locked by another program? is the disk full?) and start again: nothing is lost",
             ) from error
+
+
+@contextmanager
+def _rejecting() -> Iterator[None]:
+    """Tell rows that are refused for good from a database that fails."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError) as error:
+        raise RowsRejected(f"{type(error).__name__}: {error}") from error
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*(with_text(column) for column in batch.columns), strict=True)
 
 
 def _quoted(names: Names) -> str:

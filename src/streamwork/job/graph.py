@@ -128,6 +128,8 @@ class Graph:
                 check_source(self.promise, node.id, node.component)
             elif node.kind is NodeKind.SINK:
                 check_sink(self.promise, node.id, node.component, node.isolation)
+                if isinstance(node.component, Sink) and node.takes is not None:
+                    node.component.check(node.takes)
             else:
                 check_operator(self.promise, node.id, node.component)
         ids = [node.id for node in self.nodes]

@@ -1,0 +1,61 @@
+"""What sinks that keep the newest row of each key have in common: which fields may be a key, and which rows remove one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamwork.components import Event, Key
+from streamwork.components.expression import Expression
+from streamwork.components.schema import fields_of
+from streamwork.errors import WrongUse
+
+_EXAMPLE = 'write key="card", delete=field("closed")'
+
+
+def check_key(event: type[Event], key: Sequence[str]) -> None:
+    """Refuse fields that the event does not have, or that cannot tell one row from another."""
+    Key.of(event, key)
+    for name in key:
+        if fields_of(event)[name].nullable:
+            raise WrongUse(
+                "SW-KEY-TYPE",
+                f"{event.__name__}.{name} may be None, and a sink cannot tell one None from another",
+                "key by fields that are always there",
+            )
+
+
+class Deletes:
+    """The condition by which a row removes its key. Where it is null, because a field is, the row is no delete.
+
+    It is asked of whole columns. Of several rows of one key only the last counts, so it is asked of that one.
+    """
+
+    def __init__(self, condition: Expression | None, key: Sequence[str]) -> None:
+        if condition is not None and not isinstance(condition, Expression):
+            raise WrongUse("SW-SINK-DELETE", f"delete={condition!r} is no condition on fields", _EXAMPLE)
+        if condition is not None and not key:
+            raise WrongUse(
+                "SW-SINK-DELETE", f"delete={condition!r}, but the sink has no key: which rows would go?", _EXAMPLE
+            )
+        self.condition = condition
+        self._ask: Callable[[pa.RecordBatch], pa.BooleanArray] | None = None
+
+    def __bool__(self) -> bool:
+        return self.condition is not None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ask": None}  # compiled where it is used
+
+    def check(self, event: type[Event]) -> None:
+        """Refuse a condition that cannot be asked of this event; from now on, ask it of this one."""
+        if self.condition is not None:
+            self._ask = self.condition.to_arrow(event)
+
+    def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """True for rows that remove their key, else false; never null."""
+        assert self._ask is not None, "asked before `check`"
+        return pc.fill_null(self._ask(rows), False)
