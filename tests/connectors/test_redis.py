@@ -37,7 +37,7 @@ def test_the_layout_that_is_documented(kit: RedisKit) -> None:
         b"card": b"c1", b"number": b"1", b"total": b"10", b"__fence": b"3", b"__epoch": b"1",
     }  # fmt: skip
     assert kit.client.hgetall("streamwork_ledger:u:s") == {
-        b"fence": b"3", b"position": b'{"a/0":2}', b"manifest_sha256": b"m1", b"mark": b"",
+        b"fence": b"3", b"position": b'{"a/0":2}', b"manifest_sha256": b"m1", b"mark": b"", b"floor": b"3:1",
     }  # fmt: skip
     assert kit.client.hgetall("streamwork_owners") == {b"seen": b'["u","s"]'}
 

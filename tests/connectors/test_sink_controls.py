@@ -31,6 +31,11 @@ def failure(check: Callable[[], Any]) -> str:
     return ""
 
 
+def without(script: str, part: str, instead: str = "") -> str:
+    assert part in script
+    return script.replace(part, instead)
+
+
 @pytest.mark.parametrize("kit", APPENDING, indirect=True)
 def test_without_the_ledger_rows_come_twice(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in MODULES:
@@ -100,9 +105,13 @@ def test_a_late_chunk_changes_nothing(kit: RedisKit) -> None:
 def test_without_the_comparison_of_epochs_a_late_chunk_brings_old_values_back(
     kit: RedisKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compared = "fence > f or (fence == f and epoch >= e)"
-    assert compared in redis_scripts.KEYS
-    monkeypatch.setattr(redis_scripts, "KEYS", redis_scripts.KEYS.replace(compared, "true"))
+    whole = redis_scripts.KEYS
+    uncompared = without(whole, "not older(fence, epoch, f, e)", "true")
+    for one_guard_left in (uncompared, without(whole, redis_scripts._FLOOR)):
+        monkeypatch.setattr(redis_scripts, "KEYS", one_guard_left)
+        assert failure(lambda: late_chunk(kit)) == ""
+        kit.client.flushall()
+    monkeypatch.setattr(redis_scripts, "KEYS", without(uncompared, redis_scripts._FLOOR))
     assert "[('c1', 1, 10), ('c2', 5, 50)]" in failure(lambda: late_chunk(kit)), "the old value is back"
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from itertools import repeat
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import Event, Key, LedgerEntry, LedgerRow, Position, RowsRejected, Sink, SinkKind
-from streamwork.components.schema import fields_of
+from streamwork.components import Event, LedgerEntry, LedgerRow, Position, RowsRejected, Sink, SinkKind
+from streamwork.components.expression import Expression
 from streamwork.components.sink import fenced
 from streamwork.connectors import redis_scripts as scripts
 from streamwork.connectors.address import Address, needed
+from streamwork.connectors.keyed import Deletes, check_key
 from streamwork.connectors.pieces import newest
 from streamwork.connectors.text import with_text
 from streamwork.epoch.commit import Verdict, settle, wrong_ledger
@@ -24,52 +26,62 @@ E = TypeVar("E", bound=Event)
 CHUNK = 500  # keys per script: nobody else is served while it runs
 OWNERS = "streamwork_owners"
 TIMEOUT = 30.0
-Row = tuple[bytes, tuple[bytes | None, ...]]  # the key's name; the values of the fields
+_NONE, _DELETED = b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe"  # where the length of a value would be
+Row = tuple[
+    bytes, tuple[bytes | None, ...] | None
+]  # the key's name; the values of the fields, or None to remove the key
 
 
 class RedisSink(Sink[E], Generic[E]):
-    """Keeps the newest event of each key as a hash named ``PREFIX:KEY``, field by field, as text.
+    """Keeps the newest event of each key as a hash named ``PREFIX:KEY``, field by field, as text. With `delete`, a condition on
+    fields, an event for which it is true removes the hash of its key.
 
     Idempotent: readers see keys change one by one while a checkpoint is committed, and after a crash some may be ahead of the
     others until the job goes on; in the end each has the value of its last event, once.
 
     A commit:
         1  judges by the ledger row, and gives it a mark that no other try has;
-        2  writes the keys in chunks. A script compares, key by key, the registered fence and the stored fence and epoch;
-        3  advances the row, from that mark only.
+        2  writes the keys in chunks. A script compares, key by key, the registered fence and the stored fence and epoch; a
+           delete leaves these in a tombstone, which readers do not see;
+        3  advances the row, from that mark only; then no write of this checkpoint, or of one before it, gets in any more, and
+           its tombstones are forgotten (`redis_scripts` argues why they may be).
     """
 
     kind = SinkKind.IDEMPOTENT
 
-    def __init__(self, url: str, key: str | Iterable[str], prefix: str) -> None:
+    def __init__(self, url: str, key: str | Iterable[str], prefix: str, *, delete: Expression | None = None) -> None:
         if not prefix or prefix.startswith("streamwork_"):
             raise WrongUse("SW-SINK-PREFIX", f"{prefix!r} cannot be the prefix of keys", "choose another")
         needed("redis", "redis")
         self.address = Address.of_url(url, ("redis", "rediss", "unix"))
         self.prefix = prefix
         self._key = (key,) if isinstance(key, str) else tuple(key)
+        self._deletes = Deletes(delete, self._key)
         self._client: Any = None
 
     def __repr__(self) -> str:
-        return f"RedisSink({self.address!r}, key={self._key!r}, prefix={self.prefix!r})"
+        deletes = f", delete={self._deletes.condition!r}" if self._deletes else ""
+        return f"RedisSink({self.address!r}, key={self._key!r}, prefix={self.prefix!r}{deletes})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}  # each process connects for itself
 
+    def check(self, event: type[E]) -> None:
+        check_key(event, self._key)
+        self._deletes.check(event)
+
     def open(self, event: type[E]) -> None:
-        Key.of(event, self._key)
-        for name in self._key:
-            if fields_of(event)[name].nullable:
-                raise WrongUse(
-                    "SW-KEY-TYPE", f"{event.__name__}.{name} may be None", "key by fields that are always there"
-                )
+        self.check(event)
         with self._failing() as client:
             client.ping()
 
     def write(self, batch: pa.RecordBatch) -> None:
         if why := self.rejects([batch]):
             raise RowsRejected(why)
-        self._put(scripts.AT_ONCE, "", 0, 0, iter((batch,)), "")
+        for chunk in self._chunks(iter((batch,))):
+            answer, detail = self._call(scripts.AT_ONCE, ["", "", *chunk.names], [0, 0, chunk.packed, *chunk.fields])
+            if answer == "rejected":
+                raise RowsRejected(detail)
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         owner = msgspec.json.encode([uid, sink_id])
@@ -102,9 +114,12 @@ class RedisSink(Sink[E], Generic[E]):
         elif verdict is Verdict.APPLY:
             mark = f"{entry.epoch}-{entry.fence}-{secrets.token_hex(8)}"
             self._change(entry, row, "mark", mark)
-            self._put(scripts.KEYS, _row_name(entry.uid, entry.sink), entry.fence, entry.epoch, staged, entry.sink)  # 2
-            values = [entry.fence, mark, entry.manifest_sha256, _json(entry.end)]
-            self._obey(entry, row, *self._call(scripts.ADVANCE, [_row_name(entry.uid, entry.sink)], values))  # 3
+            names = [_row_name(entry.uid, entry.sink), _tombstones_name(entry.uid, entry.sink)]
+            for chunk in self._chunks(staged):  # 2
+                values = [entry.fence, entry.epoch, chunk.packed, *chunk.fields]
+                self._obey(entry, row, *self._call(scripts.KEYS, [*names, *chunk.names], values))
+            values = [entry.fence, mark, entry.manifest_sha256, _json(entry.end), entry.epoch]
+            self._obey(entry, row, *self._call(scripts.ADVANCE, names, values))  # 3
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
         """A name that holds something else than a hash is not ours to overwrite."""
@@ -137,23 +152,19 @@ class RedisSink(Sink[E], Generic[E]):
     def _obey(entry: LedgerEntry, row: LedgerRow, answer: str, detail: str) -> None:
         if answer == "fenced":
             raise fenced(entry.sink, int(detail), entry.fence)
+        if answer == "rejected":
+            raise RowsRejected(detail)
         if answer == "changed":
             raise wrong_ledger(entry.sink, row, f"somebody changed it while checkpoint {entry.epoch} was being written")
 
-    def _put(self, script: str, row: str, fence: int, epoch: int, staged: Iterator[pa.RecordBatch], sink: str) -> None:
+    def _chunks(self, staged: Iterator[pa.RecordBatch]) -> Iterator[_Chunk]:
+        """The newest row of each key, so many at a time as one script shall do."""
         for batch in newest(staged, self._key):
             rows = list(self._rows(batch))
             for start in range(0, len(rows), CHUNK):
                 chunk = rows[start : start + CHUNK]
-                keys, packed = (
-                    [row, *(name for name, _ in chunk)],
-                    b"".join(_sized(v) for _, values in chunk for v in values),
-                )
-                answer, detail = self._call(script, keys, [fence, epoch, packed, *batch.schema.names])
-                if answer == "fenced":
-                    raise fenced(sink, int(detail), fence)
-                if answer == "rejected":
-                    raise RowsRejected(detail)
+                packed = b"".join(_DELETED if values is None else b"".join(map(_sized, values)) for _, values in chunk)
+                yield _Chunk([name for name, _ in chunk], packed, batch.schema.names)
 
     def _call(self, script: str, keys: list[Any], values: list[Any]) -> tuple[str, str]:
         with self._failing() as client:
@@ -196,12 +207,25 @@ class RedisSink(Sink[E], Generic[E]):
         if len(parts) > 1:
             keys = (b":".join(map(_escaped, key)) for key in zip(*parts, strict=True))
         prefix = self.prefix.encode() + b":"
-        for key, values in zip(keys, zip(*columns, strict=True), strict=True):
-            yield prefix + key, values
+        deleted = self._deletes.mask(batch).to_pylist() if self._deletes else repeat(False, batch.num_rows)
+        for key, values, gone in zip(keys, zip(*columns, strict=True), deleted, strict=True):
+            yield prefix + key, None if gone else values
+
+
+class _Chunk(NamedTuple):
+    """Keys for one script, and their values as it takes them."""
+
+    names: list[bytes]
+    packed: bytes
+    fields: list[str]
 
 
 def _row_name(uid: str, sink_id: str) -> str:
     return f"streamwork_ledger:{uid}:{sink_id}"
+
+
+def _tombstones_name(uid: str, sink_id: str) -> str:
+    return f"streamwork_tombstones:{uid}:{sink_id}"
 
 
 def _json(position: Position) -> str:
@@ -209,7 +233,7 @@ def _json(position: Position) -> str:
 
 
 def _sized(value: bytes | None) -> bytes:
-    return b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value
+    return _NONE if value is None else len(value).to_bytes(4, "big") + value
 
 
 def _escaped(part: bytes) -> bytes:
