@@ -14,7 +14,11 @@ from sample import Seen
 from streamwork import JobFailed, Refused
 from streamwork.components import PreviewLabel
 
-FIRST, SECOND, THIRD = seen(1, 2), seen(3, 4, 5, 6, 7, 8), seen(9, 10)
+
+def story(kit: Kit) -> tuple[list[Seen], list[Seen], list[Seen]]:
+    """What three epochs bring."""
+    first, second, third = map(kit.given, (seen(1, 2), seen(3, 4, 5, 6, 7, 8), seen(9, 10)))
+    return first, second, third
 
 
 def fresh(kind: type[Kit], like: Kit, folder: Path) -> Kit:
@@ -23,13 +27,14 @@ def fresh(kind: type[Kit], like: Kit, folder: Path) -> Kit:
 
 
 def idempotent(kit: Kit) -> None:
+    first, second, _ = story(kit)
     sink = kit.driver()
     for _ in range(3):
-        sink.commit(entry(1, 0, 2), staged(FIRST))
-    sink.commit(entry(2, 2, 8), staged(SECOND))
+        sink.commit(entry(1, 0, 2), staged(first))
+    sink.commit(entry(2, 2, 8), staged(second))
     for _ in range(2):
-        sink.commit(entry(1, 0, 2), staged(FIRST))  # a driver that catches up
-    assert kit.rows() == kit.expected(FIRST + SECOND)
+        sink.commit(entry(1, 0, 2), staged(first))  # a driver that catches up
+    assert kit.rows() == kit.expected(first + second)
     assert sink.ledger("u", "s").position == {"a/0": 8}
 
 
@@ -38,22 +43,23 @@ def death_at_every_step(kind: type[Kit], like: Kit, done: bool) -> int:
     for steps in range(1000):
         kit = fresh(kind, like, like.folder / f"death-{steps}")
         kit.folder.mkdir(exist_ok=True)
+        first, second, third = story(kit)
         try:
             sink = kit.driver(1)
-            sink.commit(entry(1, 0, 2), staged(FIRST))
+            sink.commit(entry(1, 0, 2), staged(first))
             gate = Gate(steps, done)
             kit.gate(sink, gate)
             with suppress(Died):
-                sink.commit(entry(2, 2, 8), staged(SECOND))
+                sink.commit(entry(2, 2, 8), staged(second))
             kit.bury(sink)
             heir = kit.driver(2)
             row = heir.ledger("u", "s")
             if not isinstance(kit, RedisKit):  # transactional: rows and ledger agree at any time
-                there = {"m1": FIRST, "m2": FIRST + SECOND}[row.manifest_sha256]
+                there = {"m1": first, "m2": first + second}[row.manifest_sha256]
                 assert kit.rows() == kit.expected(there), f"rows and ledger disagree after {steps} operations"
-            heir.commit(entry(2, 2, 8, fence=2), staged(SECOND))
-            heir.commit(entry(3, 8, 10, fence=2), staged(THIRD))
-            assert kit.rows() == kit.expected(FIRST + SECOND + THIRD), f"after {steps} operations"
+            heir.commit(entry(2, 2, 8, fence=2), staged(second))
+            heir.commit(entry(3, 8, 10, fence=2), staged(third))
+            assert kit.rows() == kit.expected(first + second + third), f"after {steps} operations"
             assert heir.ledger("u", "s").position == {"a/0": 10}
         finally:
             kit.close()
@@ -68,12 +74,13 @@ def zombie_at_every_step(kind: type[Kit], like: Kit, monkeypatch: pytest.MonkeyP
     for steps in range(1000):
         kit = fresh(kind, like, like.folder / f"zombie-{only_registers}-{steps}")
         kit.folder.mkdir(exist_ok=True)
+        first, second, third = story(kit)
         try:
             old = kit.driver(1)
-            old.commit(entry(1, 0, 2), staged(FIRST))
+            old.commit(entry(1, 0, 2), staged(first))
             heirs: list[Any] = []
 
-            def take_over(kit: Kit = kit, heirs: list[Any] = heirs) -> None:
+            def take_over(kit: Kit = kit, heirs: list[Any] = heirs, second: Any = second, third: Any = third) -> None:
                 try:
                     heir = kit.driver(2)
                 except (JobFailed, Refused) as error:  # a lock of the older one is in the way: later
@@ -81,14 +88,14 @@ def zombie_at_every_step(kind: type[Kit], like: Kit, monkeypatch: pytest.MonkeyP
                     return
                 found = heir.ledger("u", "s").manifest_sha256
                 if not only_registers:
-                    heir.commit(entry(2, 2, 8, fence=2), staged(SECOND))
-                    heir.commit(entry(3, 8, 10, fence=2), staged(THIRD))
+                    heir.commit(entry(2, 2, 8, fence=2), staged(second))
+                    heir.commit(entry(3, 8, 10, fence=2), staged(third))
                 heirs.append((heir, found, kit.rows()))
 
             gate = Gate(steps, at=take_over)
             kit.gate(old, gate)
             try:
-                old.commit(entry(2, 2, 8), staged(SECOND))
+                old.commit(entry(2, 2, 8), staged(second))
                 assert not heirs or heirs[0][1] == "m2", "it was not turned away, though the newer one came first"
             except Refused as refused:
                 assert refused.code in ("SW-SINK-FENCED", "SW-SINK-LEDGER", "SW-LOG-LOCKED"), refused
@@ -99,9 +106,9 @@ def zombie_at_every_step(kind: type[Kit], like: Kit, monkeypatch: pytest.MonkeyP
                 kit.bury(old)
                 heir = kit.driver(2)
             if only_registers or not heirs:
-                heir.commit(entry(2, 2, 8, fence=2), staged(SECOND))
-                heir.commit(entry(3, 8, 10, fence=2), staged(THIRD))
-            assert kit.rows() == kit.expected(FIRST + SECOND + THIRD), f"at operation {steps}"
+                heir.commit(entry(2, 2, 8, fence=2), staged(second))
+                heir.commit(entry(3, 8, 10, fence=2), staged(third))
+            assert kit.rows() == kit.expected(first + second + third), f"at operation {steps}"
             row = heir.ledger("u", "s")
             assert (row.fence, row.position, row.manifest_sha256) == (2, {"a/0": 10}, "m3")
         finally:
@@ -117,7 +124,7 @@ def as_in_the_model(kit: Kit, steps: list[tuple[str, int]]) -> None:
         fence, position, sha, there, past = 1, 0, "", [], []
         old, sink = None, kit.driver(1)
         for epoch, (what, size) in enumerate(steps, start=1):
-            events = seen(*range(position + 1, position + 1 + size))
+            events = kit.given(seen(*range(position + 1, position + 1 + size)))
             offer = entry(epoch, position, position + size, fence, parent_sha256=sha, first=not sha)
             if what == "take over":
                 old, fence = sink, fence + 1

@@ -145,6 +145,7 @@ class Kit(ABC):
     has_owner: ClassVar[bool] = True
 
     key: str | None = None
+    options: ClassVar[dict[str, Any]] = {}  # of the sink, besides
 
     def __init__(self, folder: Path, server: Any) -> None:
         self.folder = folder
@@ -179,6 +180,10 @@ class Kit(ABC):
     def bury(self, sink: Any) -> None:
         """What the operating system does when a process has died."""
         sink.close()
+
+    def given(self, events: list[Seen]) -> list[Seen]:
+        """What a check that has its own events gives to this sink."""
+        return events
 
     def expected(self, events: list[Seen]) -> Rows:
         return as_rows(list({e.card: e for e in events}.values()) if self.keyed else events)
@@ -227,7 +232,7 @@ class SqliteKit(SqlKit):
         return self.folder / "out.db"
 
     def _new(self) -> Sink[Any]:
-        return SqliteSink(self.path, "seen", key=self.key)
+        return SqliteSink(self.path, "seen", key=self.key, **self.options)
 
     def query(self, text: str) -> Rows:
         with closing(sqlite3.connect(self.path)) as db:
@@ -266,7 +271,7 @@ class PostgresKit(SqlKit):
         return f"{self._server.dsn}&options=-csearch_path%3D{self.schema}"
 
     def _new(self) -> Sink[Any]:
-        return PostgresSink(self.dsn, "seen", key=self.key)
+        return PostgresSink(self.dsn, "seen", key=self.key, **self.options)
 
     def query(self, text: Any) -> Rows:
         with psycopg.connect(self.dsn) as db:
@@ -302,7 +307,7 @@ class RedisKit(Kit):
         self.client.flushall()
 
     def _new(self) -> Sink[Any]:
-        return RedisSink(self._server.url, key=self.key or "card", prefix="seen")
+        return RedisSink(self._server.url, key=self.key or "card", prefix="seen", **self.options)
 
     def hashes(self) -> list[dict[str, bytes]]:
         found = [self.client.hgetall(name) for name in self.client.scan_iter("seen:*", _type="hash")]
