@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import suppress
+from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +27,7 @@ from connectors.kits import (
 )
 from sample import Seen
 from streamwork import JobFailed, Refused, field
+from streamwork.components import LedgerEntry
 from streamwork.connectors import redis_scripts
 
 GONE = -1
@@ -150,6 +152,68 @@ def late_write_at_every_step(like: Kit, fence: int) -> int:
 
 def _arriving(kit: RedisKit, late: tuple[list[Any], list[Any]]) -> Any:
     return lambda: kit.client.register_script(redis_scripts.KEYS)(keys=late[0], args=late[1])
+
+
+class Network:
+    """Between drivers and Redis. What was sent once may arrive again, as long as it is of an epoch before the one at hand."""
+
+    def __init__(self, kit: RedisKit, random: Random) -> None:
+        self._kit, self._random = kit, random
+        self._sent: list[tuple[int, list[Any], list[Any]]] = []
+        self._dies_at = -1
+
+    def commit(self, sink: Any, offered: LedgerEntry, events: list[Seen], dies_at: int = -1) -> None:
+        """Offer an epoch. If the driver dies at an operation of it, nobody knows whether Redis has got that one."""
+        call, self._dies_at = type(sink)._call, dies_at
+
+        def sending(script: str, keys: list[Any], values: list[Any]) -> Any:
+            if self._random.random() < 0.6:
+                self.late(offered.epoch)
+            if script == redis_scripts.KEYS:
+                self._sent.append((offered.epoch, keys, values))
+            self._dies_at -= 1
+            if self._dies_at == -1:
+                if self._random.random() < 0.5:
+                    call(sink, script, keys, values)
+                raise Died
+            return call(sink, script, keys, values)
+
+        sink._call = sending
+        with suppress(Died):
+            sink.commit(offered, staged(events, 3))
+
+    def late(self, before: int) -> None:
+        if old := [one for one in self._sent if one[0] < before]:
+            _, keys, values = self._random.choice(old[-3:])
+            self._kit.client.register_script(redis_scripts.KEYS)(keys=keys, args=values)
+
+
+def any_late_writes(kit: Kit, seed: int) -> None:
+    """Drivers that die anywhere and are followed by others, or by themselves; the next one offers the epoch again, or a longer one
+    under a new number. All the time older writes arrive. After every commit readers see what a dict has.
+    """
+    assert isinstance(kit, RedisDeletingKit)
+    kit.client.flushall()
+    random = Random(seed)
+    network = Network(kit, random)
+    there: list[Seen] = []
+    fence = number = position = 1
+    events: list[Seen] = []
+    for _ in range(8):
+        if random.random() < 0.6 or not events:
+            number += 1
+            events = events + [Seen(f"c{random.randrange(3)}", number, random.choice([GONE, 7])) for _ in range(3)]
+        sink = kit.driver(fence)
+        offered = entry(number, position - 1, position + number, fence, first=position == 1)
+        network.commit(sink, offered, events, random.choice([-1, *range(5)]))
+        if sink.ledger("u", "s").manifest_sha256 == offered.manifest_sha256:
+            there, events, position = there + events, [], position + number + 1
+            network.late(number + 1)
+            assert kit.rows() == kept(there), f"seed {seed}: a key that was deleted is back, or another value"
+            assert kit.tombstones() == {}, f"seed {seed}: a tombstone is left"
+        fence += random.random() < 0.5
+        sink.close()
+        kit._made.remove(sink)
 
 
 def stopped_driver_resumes(like: Kit, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -15,20 +15,18 @@ from connectors import checks
 from connectors.deleting import (
     DELETING,
     GONE,
-    TOMBSTONES,
     Epoch,
     RedisDeletingKit,
     as_in_a_dict,
     kept,
-    late_write_at_every_step,
     stopped_driver_resumes,
 )
-from connectors.kits import Died, Gate, Kit, PostgresUpsertKit, batch, entry, seen, staged
-from connectors.test_sink_controls import failure, unfenced, without
+from connectors.kits import Kit, PostgresUpsertKit, batch, entry, staged
+from connectors.test_sink_controls import failure, without
 from sample import Seen
 from streamwork import Event, Job, ListSource, PostgresSink, RedisSink, SqliteSink, WrongUse, field
 from streamwork.components import PreviewLabel, RowsRejected
-from streamwork.connectors import redis_scripts, sql_sink, sql_views
+from streamwork.connectors import sql_sink, sql_views
 
 every = pytest.mark.parametrize("kit", list(DELETING), indirect=True)
 sql = pytest.mark.parametrize("kit", ["sqlite-delete", "postgres-delete"], indirect=True)
@@ -140,7 +138,7 @@ EPOCHS = st.lists(
 
 
 @every
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(epochs=EPOCHS)
 def test_any_upserts_and_deletes_end_as_in_a_dict(kit: Kit, epochs: list[Epoch], tmp_path_factory: Any) -> None:
     as_in_a_dict(checks.fresh(type(kit), kit, tmp_path_factory.mktemp("dict")), epochs)
@@ -271,109 +269,19 @@ def test_two_writers_that_delete_do_not_wait_for_each_other_for_ever(kit: Any) -
     assert failed == [] and len(kit.rows()) == 1
 
 
-# ---- Redis: tombstones ---------------------------------------------------------------------------------------------------
-
-
-@redis
-def test_what_a_reader_sees_of_a_key_that_was_deleted(kit: RedisDeletingKit) -> None:
-    sink = kit.driver(3)
-    sink.commit(entry(1, 0, 2, fence=3), staged([Seen("a", 1, 10), Seen("b", 1, 10)]))
-    gate = Gate(5)  # the row, its mark, three keys
-    kit.gate(sink, gate)
-    with pytest.raises(Died):
-        sink.commit(entry(2, 2, 5, fence=3), staged([Seen("a", 2, GONE), Seen("b", 2, 20), Seen("c", 2, GONE)]))
-    kit.bury(sink)
-    assert kit.client.exists("seen:a") == 0 and kit.client.hgetall("seen:a") == {}
-    assert kit.tombstones() == {b"seen:a": b"3:2", b"seen:c": b"3:2"}, "it has left its stamp, elsewhere"
-    heir = kit.driver(4)
-    heir.commit(entry(2, 2, 5, fence=4), staged([Seen("a", 2, GONE), Seen("b", 2, 20), Seen("c", 2, GONE)]))
-    assert kit.client.exists(TOMBSTONES) == 0, "until nothing older can get in"
-    assert kit.client.hget("streamwork_ledger:u:s", "floor") == b"4:2"
-    assert kit.rows() == [("b", 2, 20)]
-
-
-@redis
-def test_a_key_that_comes_again_leaves_its_tombstone(kit: RedisDeletingKit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_scripts, "ADVANCE", without(redis_scripts.ADVANCE, redis_scripts._FORGET))
-    sink = kit.driver()
-    sink.commit(entry(1, 0, 1), staged([Seen("a", 1, GONE)]))
-    assert kit.tombstones() == {b"seen:a": b"1:1"}
-    sink.commit(entry(2, 1, 2), staged([Seen("a", 2, 20)]))
-    assert (kit.tombstones(), kit.rows()) == ({}, [("a", 2, 20)])
-
-
-@redis
-def test_a_commit_of_an_older_number_does_not_let_the_floor_sink(kit: RedisDeletingKit) -> None:
-    sink = kit.driver()
-    sink.commit(entry(5, 0, 2), staged(seen(1, 2)))
-    sink.commit(entry(3, 2, 2), iter(()))  # as where the row is only to name another checkpoint
-    row = kit.client.hgetall("streamwork_ledger:u:s")
-    assert (row[b"floor"], row[b"manifest_sha256"]) == (b"1:5", b"m3")
-
-
-def forget_fences(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The registered fence is lost, as with `appendfsync everysec` and a power cut."""
-    monkeypatch.setattr(redis_scripts, "KEYS", without(redis_scripts.KEYS, redis_scripts._FENCE))
-
-
-@redis
-@pytest.mark.parametrize("fence", [1, 2], ids=["of the same fence", "of a lower fence"])
-def test_a_write_that_arrives_late_does_not_bring_a_key_back(kit: Kit, fence: int) -> None:
-    assert late_write_at_every_step(kit, fence) >= 7
-
-
-@redis
-def test_not_even_where_the_fence_was_lost(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_fences(monkeypatch)
-    assert late_write_at_every_step(kit, fence=2) >= 7
-
-
-@redis
-@pytest.mark.parametrize("guard", [redis_scripts._BURY, redis_scripts._FLOOR], ids=["tombstones", "the floor"])
-@pytest.mark.parametrize("fence", [1, 2], ids=["of the same fence", "of a lower fence that was lost"])
-def test_without_a_guard_a_late_write_brings_a_key_back(
-    kit: Kit, monkeypatch: pytest.MonkeyPatch, guard: str, fence: int
-) -> None:
-    if fence == 2:
-        forget_fences(monkeypatch)
-    monkeypatch.setattr(redis_scripts, "KEYS", without(redis_scripts.KEYS, guard))
-    assert "a key that was deleted is back" in failure(lambda: late_write_at_every_step(kit, fence))
-
-
-@redis
-def test_without_forgetting_tombstones_stay(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_scripts, "ADVANCE", without(redis_scripts.ADVANCE, redis_scripts._FORGET))
-    assert "a tombstone is left" in failure(lambda: late_write_at_every_step(kit, fence=1))
-
-
-# ---- controls of the contract --------------------------------------------------------------------------------------------
-
-
-@redis
-def test_without_fences_and_stamps_a_driver_that_was_stopped_brings_keys_back(
-    kit: Kit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unfenced(monkeypatch)
-    assert failure(lambda: stopped_driver_resumes(kit, monkeypatch)) == "", "floor and marks turn it away as well"
-    monkeypatch.setattr(redis_scripts, "KEYS", without(redis_scripts.KEYS, redis_scripts._FLOOR))
-    assert "a key that was deleted is back" in failure(lambda: stopped_driver_resumes(kit, monkeypatch))
-
-
-@every
-def test_a_sink_that_takes_deletes_for_rows_fails(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(kit), "options", {"delete": field("total") == GONE - 1})
-    story = [Epoch([(0, False), (1, False)], False, False), Epoch([(0, True)], False, False)]
-    assert "after epoch 2" in failure(lambda: as_in_a_dict(kit, story))
-
-
 # ---- a job ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("semantics", ["at-most-once", "at-least-once", "exactly-once"])
-@pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
+@pytest.mark.parametrize(
+    ("semantics", "isolation"),
+    [
+        ("at-most-once", "read-committed"),
+        ("at-least-once", "read-committed"),
+        ("exactly-once", "read-committed"),
+        ("exactly-once", "read-uncommitted"),
+    ],
+)
 def test_a_job_that_deletes(tmp_path: Path, semantics: str, isolation: str) -> None:
-    if isolation == "read-uncommitted" and semantics != "exactly-once":
-        pytest.skip("refused: everything is written at once anyway")
     events = [
         Seen("a", 1, 10),
         Seen("b", 1, 10),
@@ -388,3 +296,13 @@ def test_a_job_that_deletes(tmp_path: Path, semantics: str, isolation: str) -> N
     job.run(mode="local", until_caught_up=True, root=tmp_path)
     reader = DELETING["sqlite-delete"](tmp_path, None)
     assert reader.rows() == kept(events) == [("a", 3, 30), ("c", 1, 10)]
+
+
+# ---- a control -----------------------------------------------------------------------------------------------------------
+
+
+@every
+def test_a_sink_that_takes_deletes_for_rows_fails(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(kit), "options", {"delete": field("total") == GONE - 1})
+    story = [Epoch([(0, False), (1, False)], False, False), Epoch([(0, True)], False, False)]
+    assert "after epoch 2" in failure(lambda: as_in_a_dict(kit, story))
