@@ -69,7 +69,7 @@ def test_what_cannot_be_asked_of_the_event_is_refused_before_anything_is_opened(
     job = Job("cards")
     sink: Any = SqliteSink(tmp_path / "x.db", "x", key="card", delete=condition)
     job.source(ListSource([], Card), id="cards").sink(sink, id="out")
-    with pytest.raises(WrongUse, match=code):
+    with pytest.raises(WrongUse, match=f"{code}: sink 'out': "):
         job.graph()
     assert list(tmp_path.iterdir()) == []
 
@@ -152,7 +152,10 @@ def test_keys_of_several_fields_and_a_condition_that_is_null(kit: Kit, tmp_path:
         "postgres-delete": lambda: PostgresSink(kit.dsn, "cards", **options),  # type: ignore[attr-defined]
         "redis-delete": lambda: RedisSink(kit._server.url, prefix="cards", **options),  # type: ignore[attr-defined]
     }
-    sink = pickle.loads(pickle.dumps(next(make for name, make in made.items() if DELETING[name] is type(kit))()))
+    opened = next(make for name, make in made.items() if DELETING[name] is type(kit))()
+    opened.open(Card)
+    sink = pickle.loads(pickle.dumps(opened))  # as it is sent to instances
+    opened.close()
     sink.open(Card)
     sink.write(batch([Card("a", "AT", False), Card("a", "CH", False), Card("b", "AT", False)]))
     sink.write(batch([Card("a", "AT", True), Card("a", "CH", None), Card("b", "CH", True)]))

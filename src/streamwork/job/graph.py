@@ -128,8 +128,7 @@ class Graph:
                 check_source(self.promise, node.id, node.component)
             elif node.kind is NodeKind.SINK:
                 check_sink(self.promise, node.id, node.component, node.isolation)
-                if isinstance(node.component, Sink) and node.takes is not None:
-                    node.component.check(node.takes)
+                _check_event_of_sink(node)
             else:
                 check_operator(self.promise, node.id, node.component)
         ids = [node.id for node in self.nodes]
@@ -216,6 +215,15 @@ def check_types(node_id: str, takes: type[Event] | None, given: type[Event] | No
             f"{node_id} takes {takes.__name__}, but {from_id} gives {given.__name__}",
             f"put a step between them that makes {takes.__name__} of {given.__name__}, or change the declared type",
         )
+
+
+def _check_event_of_sink(node: Node) -> None:
+    """Refuse events that the sink cannot take for what they are, and say which sink that is: a job may have several."""
+    if isinstance(node.component, Sink) and node.takes is not None:
+        try:
+            node.component.check(node.takes)
+        except WrongUse as wrong:
+            raise WrongUse(wrong.code, f"sink {node.id!r}: {wrong.cause}", wrong.action) from None
 
 
 def duplicate_id(job: str, node_id: str) -> WrongUse:
