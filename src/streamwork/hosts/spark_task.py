@@ -50,25 +50,39 @@ def task(
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        partition = TaskContext.get().partitionId()
-        if token not in _layouts:
-            _layouts.clear()
-            _layouts[token] = pickle.loads(load_layout())
-        layout = _layouts[token]
-        mine = msgspec.json.decode(works, type=list[Work])
-        if remote:
-            _check_folder(mine[partition])
-        work = mine[partition] if seats is None else take_seat(seats, partition, mine, _worker.unread)
-        sent = _computed(layout, token, work, native, Arrivals(batches))
-        if stage + 1 < len(layout.stages):
-            yield from Rows(layout, stage).batches(sent)
-        else:
-            answers = [bytes(parcel.content).decode() for parcel in sent]
-            yield pa.record_batch({"reports": pa.array(answers, pa.string())})
+        # This function is sent by value, and with it a copy of every global that it names. What it calls is found by name.
+        return _run(load_layout, token, works, stage, remote, native, seats, batches)
 
     return run
+
+
+def _run(
+    load_layout: Callable[[], bytes],
+    token: str,
+    works: bytes,
+    stage: int,
+    remote: bool,
+    native: tuple[str, ...],
+    seats: str | None,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    partition = TaskContext.get().partitionId()
+    if token not in _layouts:
+        _layouts.clear()
+        _layouts[token] = pickle.loads(load_layout())
+    layout = _layouts[token]
+    mine = msgspec.json.decode(works, type=list[Work])
+    if remote:
+        _check_folder(mine[partition])
+    work = mine[partition] if seats is None else take_seat(seats, partition, mine, _worker.unread)
+    sent = _computed(layout, token, work, native, Arrivals(batches))
+    if stage + 1 < len(layout.stages):
+        yield from Rows(layout, stage).batches(sent)
+    else:
+        answers = [bytes(parcel.content).decode() for parcel in sent]
+        yield pa.record_batch({"reports": pa.array(answers, pa.string())})
 
 
 def _computed(layout: Layout, token: str, work: Work, native: tuple[str, ...], arrivals: Arrivals) -> Iterator[Parcel]:
