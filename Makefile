@@ -28,7 +28,12 @@ lint: $(STAMP)  ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: lint  ## lint, then every test
+ARCHIVE := $(VENV)/.spark-archived
+$(ARCHIVE): $(STAMP)
+	-$(BIN)/streamwork doctor --prepare
+	@touch $@
+
+test: lint $(ARCHIVE)  ## lint, then every test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 SECONDS ?= 1200

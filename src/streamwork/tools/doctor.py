@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.errors import StreamworkError
+from streamwork.hosts.archive import archive_of
 from streamwork.hosts.java import find_java
 from streamwork.hosts.session import start_spark
 from streamwork.world import RealDisk
@@ -60,7 +61,8 @@ def _java() -> Finding:
         java = find_java()
     except StreamworkError as error:
         return Finding("java", False, error.cause, error.action)
-    return Finding("java", True, f"Java {java.version} at {java.home} (from {java.origin})")
+    ready = ", with an archive of Spark's classes" if archive_of(java).exists() else ""
+    return Finding("java", True, f"Java {java.version} at {java.home} (from {java.origin}){ready}")
 
 
 def _pyspark() -> Finding:
