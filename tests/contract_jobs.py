@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -167,3 +169,20 @@ class Counter(StatefulSource[Counted, Place]):
 
     def get_state(self) -> Place:
         return self.place
+
+
+class Closing(Operator[Reading, Reading]):
+    """Leaves a file for each instance that was set up, and another when it is closed."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def setup_instance(self, instance: int) -> None:
+        self.name = f"{os.getpid()}-{instance}-{id(self)}"
+        (Path(self.folder) / f"{self.name}.opened").touch()
+
+    def apply(self, event: Reading, collector: Any) -> None:
+        collector.emit(event)
+
+    def close(self) -> None:
+        (Path(self.folder) / f"{self.name}.closed").touch()

@@ -15,6 +15,7 @@ import pytest
 from contract_jobs import (
     Alert,
     Averaging,
+    Closing,
     Columns,
     Forgetting,
     Numbering,
@@ -195,6 +196,16 @@ def test_otherwise_it_fails_the_job(tmp_path: Path, mode: str) -> None:
 class Undeclared(Averaging):
     def apply(self, event: Reading, state: Any, collector: Any) -> None:
         collector.emit(event, "nowhere")
+
+
+def test_instances_are_closed_when_the_job_ends(tmp_path: Path, mode: str) -> None:
+    def build(stream: Stream, sink: Callable[[Stream, str], None]) -> None:
+        sink(stream.apply(Closing(str(tmp_path)), id="closing", grouping=shuffle(), parallelism=2), "out")
+
+    run(tmp_path, mode, MANY, build)
+    opened = {path.stem for path in tmp_path.glob("*.opened")}
+    assert len(opened) >= 4, "two instances in two lives"
+    assert {path.stem for path in tmp_path.glob("*.closed")} == opened
 
 
 def test_a_channel_that_is_not_declared_is_told(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from typing import Any
 
 import msgspec
 
+from streamwork.components import Source, StatefulSource
+from streamwork.components.operator import AnyOperator
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Abandoned, Report, Reports, Work
 from streamwork.errors import JobFailed, StreamworkError
@@ -37,7 +39,7 @@ from streamwork.hosts.spark_input import stage_input
 from streamwork.hosts.spark_rows import ROW_SCHEMA, places
 from streamwork.hosts.spark_seats import seats
 from streamwork.hosts.spark_tables import SparkTables
-from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, pass_through, task
+from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, Task, farewell, pass_through, task
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, RealClock
 
@@ -148,10 +150,13 @@ class SparkEpochs:
         """
         if self._actions or self._clock.monotonic() < self._used + KEEP_WARM_SECONDS:
             return
+        self._on_every_core("keep its Python workers", pass_through)
+
+    def _on_every_core(self, what: str, run: Task) -> None:
         tasks = self._session.sparkContext.defaultParallelism
-        self._session.sparkContext.setJobDescription("keeping the Python workers")
+        self._session.sparkContext.setJobDescription(what)
         frame = self._session.range(tasks, numPartitions=tasks)
-        self._action("keep its Python workers", lambda: frame.mapInArrow(pass_through, "id long"))
+        self._action(what, lambda: frame.mapInArrow(run, "id long"))
 
     def _action(self, what: str, frame: Callable[[], Any]) -> Sequence[Any]:
         from py4j.protocol import Py4JJavaError
@@ -168,6 +173,9 @@ class SparkEpochs:
     def close(self) -> None:
         self.forget()
         self._thread.shutdown()
+        if self._shipped is not None and _has_closers(self._shipped[0].graph):
+            with contextlib.suppress(StreamworkError):  # Spark may be gone; so are the instances then
+                self._on_every_core("close what its operators have open", farewell)
         self._unship()
 
     def _unship(self) -> None:
@@ -207,6 +215,17 @@ class SparkEpochs:
             token = hashlib.sha256(packed).hexdigest()
             self._shipped = (layout, token, self._session.sparkContext.broadcast(packed))
         return self._shipped[1], self._shipped[2]
+
+
+def _has_closers(graph: Graph) -> bool:
+    """Has somebody written a `close` that the workers must call?"""
+    bases = (AnyOperator, Source, StatefulSource)
+    return any(
+        type(node.component).close is not base.close
+        for node in graph.nodes
+        for base in bases
+        if isinstance(node.component, base)
+    )
 
 
 def _counted(answers: Sequence[Reports]) -> list[Counts]:

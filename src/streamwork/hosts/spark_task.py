@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _layouts: dict[str, Layout] = {}
 _seen: set[tuple[str, int]] = set()  # folders and fences of drivers that share them with this process
 
 REPORT_SCHEMA = "reports string"
+FAREWELL_SECONDS = 0.1
+"""So long a process that has said goodbye takes no other task: the next one goes to somebody who has not."""
 NOT_MINE = re.compile(r"host (?P<host>\S+) does not see (?P<root>.+)/fences/\d+\.json")
 """What a task says, in a traceback, that runs where the job's folder is another one."""
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -124,3 +127,10 @@ def _check_folder(work: Work) -> None:
 def pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Nothing to do but to be alive."""
     yield from batches
+
+
+def farewell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The job goes: `close` of the operators that this process has set up."""
+    yield from batches
+    _worker.close()
+    time.sleep(FAREWELL_SECONDS)
