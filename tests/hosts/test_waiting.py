@@ -107,8 +107,8 @@ def test_while_idle_timers_fire_requests_are_answered_and_workers_stay(
     wait_until(lambda: running.error or rows(tmp_path / "out.db", "SELECT * FROM journal"))
     assert rows(tmp_path / "out.db", "SELECT card, number FROM journal") == [("a", 1)]
     assert datetime.now(UTC) >= due
-    kept = described.count("keeping the Python workers")
-    wait_until(lambda: described.count("keeping the Python workers") > kept)
+    kept = described.count("keep its Python workers")
+    wait_until(lambda: described.count("keep its Python workers") > kept)
     asked = time.monotonic()
     assert stop(tmp_path / "root", "idle", 30, RealClock(), lambda line: None).text == "stopped"
     assert time.monotonic() - asked < 10
