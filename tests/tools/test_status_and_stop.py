@@ -282,6 +282,35 @@ def test_verify_finds_every_kind_of_damage(place: Path, what: str) -> None:
     assert checkpoints(place).returncode == 0, "only --verify judges"
 
 
+def test_what_was_completed_and_is_no_longer_kept_is_not_called_abandoned(tmp_path: Path) -> None:
+    run_job(summing_job(payments(100), tmp_path / "out.db", max_events=10), tmp_path / ".streamwork")
+    place = tmp_path / ".streamwork" / "summing"
+
+    def states() -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row in json.loads(checkpoints(place, "--json").stdout)["checkpoints"]:
+            found.setdefault(row["state"], []).append(row["checkpoint"])
+        return found
+
+    seen = states()
+    assert seen["completed"][:3] == [10, 9, 8] and set(seen) == {"completed", "pruned"}, seen
+    (place / "history.sqlite").unlink()
+    assert states() == {"completed": seen["completed"], "unknown": seen["pruned"]}, "then nobody knows"
+
+
+def test_an_epoch_that_nobody_builds_on_was_abandoned_whatever_the_history_knows(place: Path) -> None:
+    plan = (place / "checkpoints" / "000000000003.plan.json").read_text()
+    (place / "checkpoints" / "000000000004.plan.json").write_text(plan)  # as a driver leaves it that is killed
+    run_job(summing_job(payments(40), place.parents[1] / "out.db"), place.parent)
+    (place / "history.sqlite").unlink()
+    rows = json.loads(checkpoints(place, "--json").stdout)["checkpoints"]
+    assert [(row["checkpoint"], row["state"]) for row in rows[:3]] == [
+        (5, "completed"),
+        (4, "abandoned"),
+        (3, "completed"),
+    ]
+
+
 def test_what_was_abandoned_or_set_aside_is_listed(place: Path) -> None:
     plan = (place / "checkpoints" / "000000000003.plan.json").read_text()
     (place / "checkpoints" / "000000000004.plan.json").write_text(plan)

@@ -247,7 +247,7 @@ def _changed(before: Promise, now: Promise) -> Refused:
     return Refused(
         "SW-SEMANTICS-CHANGED",
         f"this job ran {before} until now, and is to run {now}: what its targets hold was written under the old promise",
-        f"if that is meant, start once with --change-semantics; else run it with --semantics {before.semantics.value}",
+        f"if that is meant, start once with --change-semantics; else run it with {before.options}",
     )
 
 

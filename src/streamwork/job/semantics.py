@@ -64,6 +64,12 @@ class Promise(msgspec.Struct, frozen=True):
         return self.semantics.value + (", acknowledging" if self.acknowledges else "")
 
     @property
+    def options(self) -> str:
+        """What to say on the command line to run a job so, whatever it has chosen itself."""
+        tracking = f" --tracking {self.tracking.value}" if self.acknowledges and self.tracking is not None else ""
+        return f"--semantics {self.semantics.value}{tracking}"
+
+    @property
     def exactly_once(self) -> bool:
         return self.semantics is Semantics.EXACTLY_ONCE
 

@@ -32,21 +32,23 @@ def open_store(root: Path, job: str) -> Store:
 def list_checkpoints(root: Path, job: str, clock: Clock, verify: bool = False) -> list[dict[str, Any]]:
     """Newest first: number, state, age, events, keys, bytes, how long each step took.
 
-    The states: completed, prepared, damaged (a file of it, as far as `verify` looks), quarantined (set aside by a start),
-    abandoned, and planned (under way, or cut short by a crash).
+    The states: completed, pruned (completed, and no longer kept), prepared, damaged (a file of it, as far as `verify` looks),
+    quarantined (set aside by a start), abandoned, planned (under way, or cut short by a crash), and unknown.
     """
     store = open_store(root, job)
     verifier = Verifier(store) if verify else None
     past: dict[int, Row] = {}
     for row in rows(store.folder / "history.sqlite", KEEP):
-        past.setdefault(row.epoch, row)
-    found = {stored.epoch: _stored(store, stored, verifier) for stored in store.stored()}
+        if row.epoch not in past or (row.outcome.committed and not past[row.epoch].outcome.committed):
+            past[row.epoch] = row
+    stored = store.stored()
+    found = {one.epoch: _stored(store, one, verifier) for one in stored}
     for epoch, fence in store.quarantined().items():
         found.setdefault(epoch, {"state": "quarantined", "set_aside_by": fence})
     done = max(store.completed(), default=0)
+    manifests = [one.manifest for one in stored if one.manifest is not None]
     for epoch in store.plans():
-        abandoned = epoch < done or (epoch in past and past[epoch].outcome in NOTHING)
-        found.setdefault(epoch, {"state": "abandoned" if abandoned else "planned"})
+        found.setdefault(epoch, {"state": _planned(epoch, done, past.get(epoch), manifests)})
     oldest = min((epoch for epoch in found if epoch), default=0)
     for epoch, row in past.items():  # also those whose plans are gone by now
         if row.outcome in NOTHING and epoch >= oldest:
@@ -58,6 +60,17 @@ def list_checkpoints(root: Path, job: str, clock: Clock, verify: bool = False) -
             facts.setdefault("fence", past[epoch].fence)
             facts["seconds"], facts["note"] = past[epoch].seconds, past[epoch].note
     return [{"checkpoint": epoch, **found[epoch]} for epoch in sorted(found, reverse=True)]
+
+
+def _planned(epoch: int, done: int, row: Row | None, manifests: list[Manifest]) -> str:
+    """What became of an epoch of which only the plan is there. Plans stay as long as an older checkpoint is kept, so most of
+    them were completed.
+    """
+    if row is not None:
+        return "abandoned" if row.outcome in NOTHING else "pruned"
+    if any(manifest.parent < epoch < manifest.epoch for manifest in manifests):
+        return "abandoned"  # nobody builds on it
+    return "planned" if epoch > done else "unknown"
 
 
 def _stored(store: Store, stored: Stored, verifier: Verifier | None) -> dict[str, Any]:
