@@ -41,7 +41,7 @@ from streamwork.connectors import (
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.job import Backoff, Job, Stream
 from streamwork.log import EventLog
-from streamwork.tools.runner import run_here
+from streamwork.tools.run_here import run_here
 
 __version__ = "0.1.0"
 

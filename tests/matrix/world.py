@@ -68,7 +68,7 @@ class Life:
     started: Started | None = None
     error: BaseException | None = None
     completed: list[int] = field(default_factory=list)
-    dead_letters: int = 0
+    refusals: dict[str, int] = field(default_factory=dict)
 
     @property
     def code(self) -> str:
@@ -242,7 +242,7 @@ class World:
             self._life.error = error
             self.broken += 1
             self.in_doubt |= self.open_now()
-        self._life.dead_letters = driver.dead_letters
+        self._life.refusals = dict(driver.refusals)
         if fault is not None and must:
             assert self._met >= fault.nth, f"{fault} was never met"
         if fault is not None and fault.dead:

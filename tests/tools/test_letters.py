@@ -116,6 +116,61 @@ def test_what_people_read(folder: Path) -> None:
     assert ask("dead-letters", "list", jobfile(folder), "--component", "out")["count"] == 0
 
 
+def test_a_component_that_nobody_knows_is_wrong_use(folder: Path) -> None:
+    run(folder)
+    for command in (["list"], ["replay", "--all"]):
+        wrong = error("dead-letters", command[0], jobfile(folder), *command[1:], "--component", "nosuch")
+        assert wrong["code"] == "SW-USAGE" and "'nosuch'" in wrong["cause"]
+        assert wrong["action"] == "with dead letters: squeamish; without: out, payments"
+    assert ask("dead-letters", "replay", jobfile(folder), "--all", "--component", "out")["letters"] == []
+    (folder / ".streamwork" / "squeamish" / "history.sqlite").unlink()
+    assert ask("dead-letters", "list", jobfile(folder), "--component", "out")["count"] == 0, "checkpoints know it, too"
+
+
+def test_a_replay_by_the_name_of_the_job_is_told_that_it_needs_the_file(folder: Path) -> None:
+    run(folder)
+    root = folder / ".streamwork"
+    _, told, _ = call("dead-letters", "replay", "--help")
+    assert "JOBFILE[:NAME] [ID]..." in told and "| JOB" not in told
+    wrong = error("dead-letters", "replay", "--root", root, "squeamish", "--all")
+    assert wrong["code"] == "SW-USAGE" and "the file that defines it" in wrong["cause"]
+    line = re.findall("`(.+)`", wrong["action"])[0].replace("JOBFILE", str(jobfile(folder)))
+    code, told, _ = call(*shlex.split(line)[1:])
+    assert (code, told.split()[0]) == (0, "3")
+
+
+def test_status_tells_how_many_were_replayed(folder: Path) -> None:
+    run(folder)
+    assert "\ndead letters: 3 (squeamish 3); see " in call("status", jobfile(folder))[1]
+    ids = [letter["id"] for letter in ask("dead-letters", "list", jobfile(folder))["dead_letters"]]
+    ask("dead-letters", "replay", jobfile(folder), *ids[:2])
+    assert "\ndead letters: 3, of which 2 replayed (squeamish 3); see " in call("status", jobfile(folder))[1]
+    assert ask("status", jobfile(folder))["dead_letters"]["replayed"] == 2
+
+
+@pytest.mark.parametrize("semantics", ["at-most-once", "at-least-once", "acknowledging", "exactly-once"])
+def test_a_refusal_reads_the_same_under_all_semantics(folder: Path, semantics: str) -> None:
+    (folder / "mended").touch()
+    with closing(sqlite3.connect(folder / "out.db")) as db, db:
+        db.execute("CREATE TABLE out (card TEXT, number INTEGER, total INTEGER, CHECK (number <> 11))")
+    chosen = {"semantics": semantics}
+    if semantics == "acknowledging":
+        chosen = {"semantics": "at-least-once", "tracking": "acknowledge"}
+    run(folder, **chosen, max_attempts=1)
+    (letter,) = ask("dead-letters", "list", jobfile(folder))["dead_letters"]
+    assert letter["error"] == "IntegrityError: CHECK constraint failed: number <> 11"
+
+
+@pytest.mark.parametrize("semantics", ["at-most-once", "exactly-once"])
+def test_the_end_tells_what_was_dropped_from_what_is_kept(folder: Path, semantics: str) -> None:
+    (folder / "mended").touch()
+    with closing(sqlite3.connect(folder / "out.db")) as db, db:
+        db.execute("CREATE TABLE out (card TEXT, number INTEGER, total INTEGER, CHECK (number NOT IN (11, 12)))")
+    given = ["run", jobfile(folder), "--mode", "local", "--until-caught-up", "--semantics", semantics]
+    _, told, _ = call(*given, "--on-error", "out=drop")
+    assert "30 events, 2 dropped in" in told.splitlines()[-1]
+
+
 # ---- exactly once, wherever it breaks -------------------------------------------------------------------------------
 
 
@@ -253,10 +308,7 @@ def test_wrong_use(folder: Path) -> None:
     assert error("dead-letters", "show", jobfile(folder), "../../etc")["code"] == "SW-LETTERS-UNKNOWN"
     for arguments in ([], ["--all", "squeamish/1/0-0"], ["squeamish/1/0-0", "--component", "squeamish"]):
         assert error("dead-letters", "replay", jobfile(folder), *arguments)["code"] == "SW-USAGE"
-    assert (
-        error("dead-letters", "replay", "--root", folder / ".streamwork", "squeamish", "--all")["code"]
-        == "SW-JOBFILE-MISSING"
-    )
+    assert error("dead-letters", "replay", "--root", folder / "no", "x", "--all")["code"] == "SW-JOBFILE-MISSING"
 
 
 def test_hostile_files_are_named_and_control_characters_are_written_out(folder: Path) -> None:
@@ -279,7 +331,7 @@ def test_hostile_files_are_named_and_control_characters_are_written_out(folder: 
 
 def test_the_end_of_a_run_tells_of_them(folder: Path) -> None:
     _, told, _ = call("run", jobfile(folder), "--mode", "local", "--until-caught-up")
-    assert "30 events, 3 dead letters or refused rows in" in told.splitlines()[-1]
+    assert "30 events, 3 dead letters in" in told.splitlines()[-1]
 
 
 # ---- many -----------------------------------------------------------------------------------------------------------

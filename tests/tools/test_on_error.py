@@ -62,7 +62,7 @@ def test_a_source_and_a_sink_may_set_things_aside_too(tmp_path: Path) -> None:
 
     assert stopped("SW-SOURCE-BAD-EVENT") == "streamwork run 'my job.py' --on-error payments=dead-letter"
     assert stopped("SW-SINK-REJECTED", payments="drop") == "streamwork run 'my job.py' --on-error out=dead-letter"
-    assert run_job(job, tmp_path / "root", on_error={"payments": "drop", "out": "drop"}).dead_letters == 1
+    assert run_job(job, tmp_path / "root", on_error={"payments": "drop", "out": "drop"}).dropped == 1
     with closing(sqlite3.connect(tmp_path / "out.db")) as db:
         assert db.execute("SELECT amount FROM out").fetchall() == [(1,)]
 

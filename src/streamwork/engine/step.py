@@ -18,6 +18,7 @@ from streamwork.components.acknowledging import EventFailed
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns
 from streamwork.components.schema import holds_mutable, show
+from streamwork.components.sink import RowsRejected
 from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Node, NodeKind
@@ -200,7 +201,7 @@ def own_copy(node: Node) -> Any:
 
 def told(error: BaseException) -> str:
     """An error as a dead letter tells of it."""
-    text = str(error) if isinstance(error, EventFailed) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, EventFailed | RowsRejected) else f"{type(error).__name__}: {error}"
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
 
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -424,9 +424,10 @@ class Driver:
     # ---- for people -----------------------------------------------------------------------------------------------
 
     @property
-    def dead_letters(self) -> int:
-        """Rows that sinks refused for good in this life of the job, and that were set aside or dropped."""
-        return self._sinks.dead_letters
+    def refusals(self) -> Mapping[str, int]:
+        """Rows that sinks refused for good at a commit in this life of the job: how many are "dropped", how many
+        "dead_letters"."""
+        return self._sinks.refusals
 
     def unsettled(self) -> bool:
         """True if events wait for another attempt, or to be acknowledged."""

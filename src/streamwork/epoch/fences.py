@@ -20,6 +20,7 @@ What `wait` sees of the newest fence, and what it does:
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -129,7 +130,7 @@ class Fences:
             if moved is None:
                 continue  # things have changed: look again
             if moved:
-                raise _alive(holder)
+                raise _alive(holder, self._folder.parent)
             return
 
     def _may_live(self, holder: Fence) -> bool:
@@ -286,11 +287,12 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _alive(holder: Fence) -> Refused:
+def _alive(holder: Fence, job: Path) -> Refused:
+    stop = shlex.join(["streamwork", "stop", "--root", str(job.parent), job.name])
     return Refused(
         "SW-DRIVER-ALIVE",
         f"{holder.process} runs this job since {moment(holder.started)} (fence {holder.fence}), and is alive",
-        "stop it with `streamwork stop JOB`; or, if it must not be waited for, start with --take-over: it will then stop by itself",
+        f"stop it with `{stop}`; or, if it must not be waited for, start with --take-over: it will then stop by itself",
     )
 
 

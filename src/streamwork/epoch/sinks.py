@@ -33,8 +33,8 @@ class Sinks:
         self._observers = {n.id: n.component for n in graph.sinks if isinstance(n.component, Observer)}
         self._uid = ""
         self._fence = 0
-        self.dead_letters = 0
-        """Rows that sinks have refused for good in this life of the job, and that were set aside or dropped."""
+        self.refusals = {"dropped": 0, "dead_letters": 0}
+        """Rows that sinks have refused for good at a commit in this life of the job, by what became of them."""
         self._refused: dict[int, dict[str, tuple[str, int]]] = {}  # epoch -> as `Refusals`
 
     @property
@@ -145,8 +145,8 @@ class Sinks:
             )
             stopped.component = name if refused else ""
             raise stopped from rejected
-        self.dead_letters += len(refused)
         became = "dead_letters" if on_error == "dead-letter" else "dropped"
+        self.refusals[became] += len(refused)
         self._refused.setdefault(manifest.epoch, {})[name] = (became, len(refused))
         if on_error == "dead-letter":
             letters = [

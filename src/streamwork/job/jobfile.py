@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,23 +32,26 @@ loading: Path | None = None
 
 
 def load_job(target: str) -> JobFile:
-    """The job of ``JOBFILE`` or ``JOBFILE:NAME``; NAME is that of the job or of its variable."""
+    """The job of ``JOBFILE`` or ``JOBFILE:NAME``; NAME is that of its variable or, if there is none, of the job."""
     file, _, name = target.partition(":")
     path = Path(file).absolute()
     if not path.is_file():
         raise WrongUse("SW-JOBFILE-MISSING", f"there is no file {path}", "name the Python file that defines the job")
     module = import_file(path)
     jobs = {variable: value for variable, value in vars(module).items() if isinstance(value, Job)}
-    found = {id(job): job for variable, job in jobs.items() if not name or name in (variable, job.name)}
+    if name in jobs:
+        return JobFile(jobs[name], path)
+    found = {id(job): variable for variable, job in jobs.items() if not name or name == job.name}
     if len(found) == 1:
-        return JobFile(next(iter(found.values())), path)
-    known = ", ".join(sorted({job.name for job in jobs.values()})) or "none"
+        return JobFile(jobs[next(iter(found.values()))], path)
+    known = ", ".join(f"{variable} ({job.name})" for variable, job in jobs.items()) or "none"
     if not found:
         what = f"no job {name!r}" if name else "no job"
         raise WrongUse(
             "SW-JOBFILE-NO-JOB", f"{path} has {what} (found: {known})", "define it at the top level: job = Job(...)"
         )
-    raise WrongUse("SW-JOBFILE-SEVERAL", f"{path} has several jobs: {known}", f"say which: {file}:NAME")
+    ways = " or ".join(shlex.quote(f"{file}:{variable}") for variable in found.values())
+    raise WrongUse("SW-JOBFILE-SEVERAL", f"{path} has several jobs: {known}", f"say which, by its variable: {ways}")
 
 
 def import_file(path: Path) -> ModuleType:
@@ -93,7 +97,7 @@ def import_file(path: Path) -> ModuleType:
         raise WrongUse(
             "SW-JOBFILE-FAILED",
             f"importing {path} raised {type(error).__name__}: {error}{_line_in(path, error)}",
-            "mend the file; `python " + path.name + "` shows the whole traceback",
+            f"mend the file; `python {shlex.quote(str(path))}` shows the whole traceback",
         ) from error
     finally:
         loading = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 import zlib
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ class Settings(msgspec.Struct, frozen=True):
             raise WrongUse(
                 "SW-LOG-MISSING",
                 f"there is no log in {path}",
-                f"check the path, or make one: EventLog.create(...) or streamwork log create {path} ...",
+                "check the path, or make one: EventLog.create(...) or "
+                f"`streamwork log create {shlex.quote(str(path))} --event FILE.py:CLASS`",
             ) from None
         try:
             settings = msgspec.json.decode(data, type=cls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import click
 import msgspec
 
 from streamwork.delivery import Letter
+from streamwork.epoch.store import Store
 from streamwork.errors import WrongUse
 from streamwork.job.jobfile import load_job
 from streamwork.tools.job_commands import about_a_job, find
 from streamwork.tools.letters import Letterbox, Listed
 from streamwork.tools.output import JSON, plain, print_json
+from streamwork.world import RealDisk
 
 MOST_ERROR = 80  # characters in a list
 
@@ -32,7 +35,10 @@ def letters_group() -> None:
 def list_command(job: str, root: Path | None, component: str | None, as_json: bool) -> None:
     """List the dead letters of a job, oldest checkpoint first."""
     root, name = find(job, root)
-    found = Letterbox(root, name).all(component)
+    box = Letterbox(root, name)
+    if component is not None:
+        box.check_component(component)
+    found = box.all(component)
     if as_json:
         shown = [_facts(one) for one in found]
         print_json({"job": name, "root": str(root), "count": len(found), "dead_letters": shown})
@@ -65,7 +71,8 @@ def show_command(job: str, root: Path | None, letter: str, as_json: bool) -> Non
 
 
 @letters_group.command("replay")
-@about_a_job
+@click.argument("job", metavar="JOBFILE[:NAME]")
+@click.option("--root", type=click.Path(path_type=Path), help="The root, if it is not .streamwork beside JOBFILE.")
 @click.argument("letters", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All that have not been replayed yet and are events.")
 @COMPONENT
@@ -77,11 +84,20 @@ def replay_command(
 
     It needs the job file: every event is checked against the type that the component takes now, before anything is written.
     """
+    if root is not None and not Path(job.partition(":")[0]).is_file() and Store(RealDisk(), root, job).identity():
+        raise WrongUse(
+            "SW-USAGE",
+            f"{job} is the name of a job, but a replay needs the file that defines it: events are compared with the types that "
+            "it has now",
+            f"`streamwork dead-letters replay --root {shlex.quote(str(root))} JOBFILE --all`, with that file as JOBFILE",
+        )
     if everything == bool(letters) or (component is not None and not everything):
         raise WrongUse("SW-USAGE", "which letters?", "name their ids, or use --all [--component ID]")
     loaded = load_job(job)
     box = Letterbox((root or loaded.default_root).absolute(), loaded.job.name)
     graph = loaded.job.graph()
+    if component is not None:
+        box.check_component(component, [node.id for node in graph.nodes])
     done = box.replay_all(graph, component) if everything else box.replay(graph, letters)
     if as_json:
         print_json(done)

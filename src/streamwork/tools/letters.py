@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 from streamwork.components import Event
 from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.delivery.text import from_text
+from streamwork.epoch.history import totals
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused, StreamworkError, WrongUse
 from streamwork.job import Graph, NodeKind
@@ -47,6 +49,22 @@ class Letterbox:
         again = self._inbox.replayed()
         return [Listed(letter, letter.id in again) for letter in self._letters.all(component)]
 
+    def check_component(self, component: str, others: Sequence[str] = ()) -> None:
+        """Refuse a component that nobody knows: neither the job, as far as its file (`others`), its checkpoints and its history
+        tell, nor the dead letters.
+        """
+        stored = [one.manifest for one in self._store.stored() if one.manifest is not None]
+        counted = [one.counts.component for one in totals(self._store.folder / "history.sqlite")]
+        known = {*others, *counted, *(name for manifest in stored for name in manifest.counters)}
+        lettered = set(self._letters.sizes())
+        if component not in known | lettered:
+            raise WrongUse(
+                "SW-USAGE",
+                f"job {self._job} has no component {component!r}, and there are no dead letters of one",
+                f"with dead letters: {', '.join(sorted(lettered)) or 'none'}; without: "
+                f"{', '.join(sorted(known - lettered)) or 'none'}",
+            )
+
     def find(self, letter_id: str) -> Listed:
         return self._found([letter_id])[0]
 
@@ -75,7 +93,8 @@ class Letterbox:
             raise WrongUse(
                 "SW-LETTERS-UNKNOWN",
                 f"job {self._job} has no dead letter {_some(missing)}",
-                "`streamwork dead-letters list` names those that there are",
+                f"`streamwork dead-letters list {shlex.join(['--root', str(self._root), self._job])}` names those that there "
+                "are",
             )
         return [known[letter_id] for letter_id in wanted]
 

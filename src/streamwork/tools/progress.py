@@ -128,6 +128,7 @@ def started_lines(started: Started) -> list[str]:
 
 
 def end_line(outcome: Outcome) -> str:
-    dropped = f", {outcome.dropped:,} of them dropped" if outcome.dropped else ""
-    dropped += f", {outcome.dead_letters:,} dead letters or refused rows" if outcome.dead_letters else ""
-    return f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{dropped} in {outcome.seconds:.1f} s"
+    """Events that went in; and, wherever on their way, what was dropped and what is kept as dead letters."""
+    lost = f", {outcome.dropped:,} dropped" if outcome.dropped else ""
+    lost += f", {outcome.dead_letters:,} dead letters" if outcome.dead_letters else ""
+    return f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{lost} in {outcome.seconds:.1f} s"

@@ -1,10 +1,9 @@
-"""Running a job: what ``streamwork run`` and ``job.run()`` share."""
+"""Running a job: what ``streamwork run`` and ``job.run()`` (`tools.run_here`) share."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
@@ -16,12 +15,11 @@ from streamwork.epoch import Driver, Manifest, Started, Step, Store
 from streamwork.epoch.control import Control, Kind, Request
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import History
-from streamwork.errors import StreamworkError, WrongUse
+from streamwork.errors import StreamworkError
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.hosts.spark_life import spark_gone
-from streamwork.job import Job, Settings, jobfile
-from streamwork.job.duration import seconds
+from streamwork.job import Job, Settings
 from streamwork.tools.backfill import MARK, everything, with_ways_out
 from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.hosting import Host, on_spark
@@ -138,6 +136,11 @@ class Tally:
         if self._watcher is not None:
             self._watcher.on_step(step, epoch, manifest)
 
+    def end_of(self, driver: Driver) -> None:
+        """Rows that sinks refuse at the commit are in no manifest."""
+        self.dropped += driver.refusals["dropped"]
+        self.dead_letters += driver.refusals["dead_letters"]
+
 
 def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock | None = None) -> Outcome:
     """Run until the input is finished, until it is caught up with (if asked), or until somebody asks for the end: by SIGINT,
@@ -243,7 +246,7 @@ class Lives:
         except BaseException as error:
             self._host = None
             self._fences = driver.fences if driver.fences.mine is not None else self._fences
-            self.tally.dead_letters += driver.dead_letters
+            self.tally.end_of(driver)
             with contextlib.suppress(Exception):  # what it had to say is on its way up already
                 _close(driver, host)
             if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
@@ -252,7 +255,7 @@ class Lives:
                 raise with_ways_out(error) from error
             raise
         self._host = None
-        self.tally.dead_letters += driver.dead_letters
+        self.tally.end_of(driver)
         _close(driver, host)
 
     def _start_host(self) -> Host:
@@ -339,82 +342,3 @@ def _close(driver: Driver, host: Host) -> None:
         driver.close()
     finally:
         host.close()
-
-
-def run_here(
-    job: Job,
-    mode: str = "local",
-    root: str | Path | None = None,
-    until_caught_up: bool = False,
-    checkpoint_every: str | float | None = None,
-    retain: int | None = None,
-    lease: str | float | None = None,
-    restart: bool = True,
-    take_over: bool = False,
-    accept_divergence: bool = False,
-    semantics: str | None = None,
-    tracking: str | None = None,
-    change_semantics: bool = False,
-    on_error: dict[str, str] | None = None,
-    master: str = DEFAULT_MASTER,
-    spark_log: bool = False,
-    watcher: Watcher | None = None,
-) -> Outcome:
-    """`Job.run`: run from Python code; ``python job.py`` ends up here."""
-    if jobfile.loading is not None:
-        raise WrongUse(
-            "SW-JOB-RUN-AT-IMPORT",
-            f"{jobfile.loading.name} runs its job while it is imported",
-            'put job.run() under  if __name__ == "__main__":',
-        )
-    if mode not in {known.value for known in Mode}:
-        raise WrongUse(
-            "SW-JOB-SETTING", f"mode {mode!r} is not known", f"use one of: {', '.join(m.value for m in Mode)}"
-        )
-    main = getattr(sys.modules["__main__"], "__file__", None)
-    home = Path(main).absolute().parent if main else Path.cwd()
-    folder = None
-    if Mode(mode).on_spark:
-        job, folder = _importable(job, Path(main).absolute() if main else None)
-    options = Options(
-        mode=Mode(mode),
-        root=Path(root).absolute() if root is not None else home / ".streamwork",
-        master=master,
-        until_caught_up=until_caught_up,
-        checkpoint_every=None if checkpoint_every is None else seconds(checkpoint_every),
-        retain=retain,
-        lease=None if lease is None else seconds(lease),
-        restart=restart,
-        take_over=take_over,
-        accept_divergence=accept_divergence,
-        semantics=semantics,
-        tracking=tracking,
-        change_semantics=change_semantics,
-        spark_log=spark_log,
-        module_folder=folder,
-        on_error=on_error or {},
-        command=("streamwork", "run", main, "--mode", mode) if main else (),
-    )
-    if watcher is None:
-        from streamwork.tools.progress import watcher_for  # it shows what this module does, so it stands above it
-
-        watcher = watcher_for(sys.stderr)
-    try:
-        return run(job, options, watcher)
-    finally:
-        watcher.close()
-
-
-def _importable(job: Job, main: Path | None) -> tuple[Job, Path | None]:
-    """Classes of ``__main__`` do not reach Spark's workers: take the job from its file, imported under a stable name."""
-    graph = job.graph()
-    kinds = [k for n in graph.nodes for k in (type(n.component), n.takes, n.keeps, n.gives) if k is not None]
-    if not any(kind.__module__ == "__main__" for kind in kinds):
-        return job, None
-    if main is None or main.suffix != ".py":
-        raise WrongUse(
-            "SW-JOB-MAIN",
-            f"job {job.name!r} is defined in an interactive session, where Spark's workers cannot import it from",
-            'put it into a file and use `streamwork run FILE`, or run it with mode="local"',
-        )
-    return jobfile.load_job(f"{main}:{job.name}").job, main.parent

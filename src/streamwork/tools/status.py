@@ -64,6 +64,7 @@ class Letters(msgspec.Struct, frozen=True):
     count: int = 0
     by_component: dict[str, int] = {}
     problem: str = ""
+    replayed: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +154,11 @@ def letters(store: Store) -> Letters:
         sizes = DeadLetters(store.disk, store.folder).sizes()
     except Refused as damaged:
         return Letters(problem=damaged.cause)
-    return Letters(sum(sizes.values()), sizes)
+    try:
+        replayed = len(Inbox(store.disk, store.folder).replayed())
+    except Refused as damaged:
+        return Letters(sum(sizes.values()), sizes, damaged.cause)
+    return Letters(sum(sizes.values()), sizes, replayed=replayed)
 
 
 def lines(status: Status) -> list[str]:
@@ -215,7 +220,8 @@ def _letter_lines(status: Status) -> list[str]:
         return []
     by = ", ".join(f"{name} {count:,}" for name, count in found.by_component.items())
     where = shlex.join(["--root", status.root, status.job])
-    return [f"dead letters: {found.count:,} ({by}); see `streamwork dead-letters list {where}`"]
+    again = f", of which {found.replayed:,} replayed" if found.replayed else ""
+    return [f"dead letters: {found.count:,}{again} ({by}); see `streamwork dead-letters list {where}`"]
 
 
 def who(holder: Holder | None) -> str:
