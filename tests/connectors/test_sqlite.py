@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from sample import Seen
-from streamwork import Digits, Event, Refused, SqliteSink, WrongUse
+from sample import Seen, run_job
+from streamwork import Digits, Event, Job, ListSource, Refused, SqliteSink, WrongUse
 from streamwork.components import LedgerEntry
 from streamwork.components.columns import to_batch
 
@@ -183,3 +183,32 @@ def test_a_sink_that_is_given_another_table(tmp_path: Path) -> None:
         new.register("u", "s", 2)
     new.register("u", "another", 2)
     old.register("u", "s", 2)
+
+
+def test_a_start_that_is_refused_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+    """The table that a sink has moved to is not made, nor are ours where a table does not fit."""
+
+    def made(table: str, **settings: Any) -> Job:
+        job = Job("made", checkpoint_every=0, **settings)
+        job.source(ListSource([Seen("a", 1, 1)]), id="seen").sink(SqliteSink(tmp_path / "x.db", table), id="out")
+        return job
+
+    def tables() -> set[str]:
+        with closing(sqlite3.connect(tmp_path / "x.db")) as db:
+            return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    with closing(sqlite3.connect(tmp_path / "x.db")) as db, db:
+        db.execute("CREATE TABLE mine (a TEXT)")
+    with pytest.raises(Refused, match="SW-SINK-SCHEMA"):
+        run_job(made("mine"), tmp_path / "root")
+    assert tables() == {"mine"}
+    run_job(made("t"), tmp_path / "root")
+    before = tables()
+    assert "t" in before
+    with pytest.raises(Refused, match="SW-SINK-MOVED"):
+        run_job(made("u"), tmp_path / "root")
+    assert tables() == before
+    with pytest.raises(Refused, match="SW-SINK-OWNED"):
+        run_job(made("t"), tmp_path / "another")
+    assert not (tmp_path / "another" / "made").exists()
+    run_job(made("t"), tmp_path / "root")

@@ -129,6 +129,21 @@ def test_a_holder_that_lives_is_left_alone(world: World, host: str) -> None:
     assert newcomer.mine is None and world.fences().highest() == 1, "nothing was written"
 
 
+def test_who_was_watched_in_vain_is_not_watched_again_unless_it_has_moved_since(world: World) -> None:
+    holder = world.fences("there", pid=77)
+    holder.claim()
+    early, late = world.fences("here", pid=2), world.fences("here", pid=2)
+    early.wait(LEASE)
+    assert world.clock.slept == pytest.approx(LEASE)
+    late.silent = early.silent
+    late.wait(LEASE)
+    assert world.clock.slept == pytest.approx(LEASE), "it stands where it stood"
+    holder.beat()
+    world.clock.others.append(holder)
+    with pytest.raises(Refused, match="SW-DRIVER-ALIVE"):
+        late.wait(LEASE)
+
+
 def test_take_over_asks_nobody(world: World) -> None:
     holder = world.fences()
     holder.claim()

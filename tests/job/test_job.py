@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 
 from sample import Doubling, Payment, Seen, Summing, payments, summing_job
-from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink, WrongUse
+from streamwork import (
+    Event,
+    Job,
+    KeyedOperator,
+    ListSource,
+    LogSink,
+    Operator,
+    ParquetSink,
+    PostgresSink,
+    Record,
+    RedisSink,
+    SqliteSink,
+    WrongUse,
+)
 from streamwork.job import Graph, Input, Node, NodeKind
 
 
@@ -192,3 +205,28 @@ def test_describe_and_mermaid(tmp_path: Path) -> None:
     assert "n0 -->|Payment by card| n1" in mermaid
     assert mermaid.count("-->|Seen|") == 2
     assert Seen.__name__ in described
+
+
+class Odd(Event):
+    epoch: int
+    name: str | None
+
+
+@pytest.mark.parametrize(
+    ("sink", "code"),
+    [
+        (lambda: SqliteSink("x.db", "t", key="name"), "SW-KEY-TYPE"),
+        (lambda: PostgresSink("postgresql://h/d", "t", key="name"), "SW-KEY-TYPE"),
+        (lambda: RedisSink("redis://h", key="name", prefix="p"), "SW-KEY-TYPE"),
+        (lambda: RedisSink("redis://h", key="nome", prefix="p"), "SW-KEY-FIELD"),
+        (lambda: ParquetSink("x"), "SW-SINK-FIELD"),
+        (lambda: LogSink("x", key="nome"), "SW-KEY-FIELD"),
+        (lambda: LogSink("x", partitions=0), "SW-LOG-SETTING"),
+    ],
+)
+def test_a_sink_that_cannot_take_its_event_is_refused_with_the_graph(sink: Any, code: str) -> None:
+    """Before Spark is started, and so that `--explain` tells."""
+    job = Job("j")
+    job.source(ListSource([Odd(1, None)]), id="odd").sink(sink(), id="out")
+    with refused(code, "sink 'out'"):
+        job.graph()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sample import Payment, Summing, expected_journal, payments
-from streamwork import Backoff, Job, JobFailed, ListSource, Operator, Refused, SqliteSink, WrongUse
+from streamwork import Backoff, Job, JobFailed, JsonLines, ListSource, Operator, Refused, SqliteSink, WrongUse
 from streamwork.epoch import Step
 from streamwork.testing.clock import VirtualClock
 from streamwork.tools.runner import Mode, Options, Outcome, run
@@ -100,6 +100,40 @@ def test_an_event_that_fails_again_right_away_is_not_tried_for_ever() -> None:
     with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED.*epoch 4.*right after a restart, so restarts do not help"):
         patient.supervised(Backoff())
     assert len(patient.paused) == 1
+
+
+REFUSED = "sink out refuses row {'id': 7} of checkpoint 3 for good: IntegrityError: CHECK constraint failed"
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"), [("SW-SINK-REJECTED", REFUSED), ("SW-INBOX-EVENT", "is no Payment any more")]
+)
+def test_what_is_refused_for_good_is_tried_once_more_and_not_five_times(code: str, cause: str) -> None:
+    patient = Patient(JobFailed(code, cause, ""), JobFailed(code, cause.replace("checkpoint 3", "checkpoint 4"), ""))
+    with pytest.raises(JobFailed, match=f"{code}.*right after a restart, so restarts do not help"):
+        patient.supervised(Backoff())
+    assert len(patient.paused) == 1
+
+
+MISSING = JobFailed("SW-SOURCE-MISSING", "in.jsonl is not there", "create the file, or correct the path in the job")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (MISSING, "SW-SOURCE-MISSING"),
+        (JobFailed("SW-JAVA-MISSING", "none was found", "install one"), "SW-JAVA-MISSING"),
+        (NotADirectoryError(20, "Not a directory"), "SW-IO-FAILED"),
+        (FileNotFoundError(2, "No such file or directory"), "SW-IO-FAILED"),
+    ],
+)
+def test_a_start_that_cannot_succeed_is_not_tried_again(fault: Exception, code: str) -> None:
+    patient = Patient(fault, None)
+    with pytest.raises(JobFailed, match=code):
+        patient.supervised(Backoff())
+    assert patient.paused == []
+    later = Patient(3, fault, None)
+    assert later.supervised(Backoff()) == 1, "what was there before may come back"
 
 
 @pytest.mark.parametrize(
@@ -227,6 +261,24 @@ def test_a_disk_that_fails_in_the_middle_is_tried_again(tmp_path: Path) -> None:
     assert outcome.restarts == 1
     assert notes.lines[0] == "failed: SW-IO-FAILED [Errno 5] Input/output error"
     assert journal(tmp_path) == expected_journal(payments(40)), "checkpoint 2 was prepared: it was rolled forward"
+
+
+def test_a_missing_file_and_an_impossible_root_end_a_run_at_once(tmp_path: Path) -> None:
+    def typo(table: str) -> Job:
+        job = Job("typo", restart=Backoff(first="1min", most="1min"))
+        source = job.source(JsonLines(tmp_path / "in.jsonl", Payment), id="in")
+        source.sink(SqliteSink(tmp_path / "out.db", table), id="out")
+        return job
+
+    with pytest.raises(JobFailed, match=r"^SW-SOURCE-MISSING: .*in.jsonl is not there"):
+        run(typo("a"), Options(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), Notes())
+    (tmp_path / "in.jsonl").write_text('{"card": "a", "amount": 1}\n')
+    (tmp_path / "file").touch()
+    for root in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
+        notes = Notes()
+        with pytest.raises(JobFailed, match="^SW-IO-FAILED"):
+            run(typo("b"), Options(mode=Mode.LOCAL, root=root, until_caught_up=True), notes)
+        assert notes.lines == []
 
 
 def test_a_refusal_is_not_tried_again(tmp_path: Path) -> None:

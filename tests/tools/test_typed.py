@@ -19,7 +19,9 @@ from sample import payments, run_job, summing_job
 from streamwork import Job, ListSource, Refused, SqliteSink
 from streamwork.epoch.fences import Fences
 from streamwork.errors import WrongUse
+from streamwork.tools import runner
 from streamwork.tools.cli import cli
+from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.runner import Options
 from streamwork.world import RealClock, RealDisk, RealProcesses
 
@@ -103,19 +105,19 @@ def test_the_check_finds_commands() -> None:
 # ---- typed ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_that_stops_a_driver_that_is_alive(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["local", "microbatch"])
+def test_the_command_that_stops_a_driver_that_is_alive(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And Spark is not started to find out that there is one."""
     root = tmp_path / "a root"
-    run_job(summing_job(payments(10), tmp_path / "out.db"), root)
+    job = summing_job(payments(10), tmp_path / "out.db")
+    run_job(job, root)
     holder = Fences(RealDisk(), root / "summing", RealClock(), RealProcesses())
     holder.claim(lease=1.0)
-
-    class Newcomer(Fences):
-        def _read_beat(self, number: int):  # type: ignore[no-untyped-def]
-            holder.beat()
-            return super()._read_beat(number)
-
-    with pytest.raises(Refused, match="SW-DRIVER-ALIVE") as caught:
-        Newcomer(RealDisk(), root / "summing", RealClock(), RealProcesses()).wait(1.0)
+    monkeypatch.setattr(runner, "on_spark", lambda *_: pytest.fail("Spark was started"))
+    with Heartbeat(holder.beat, 0.05), pytest.raises(Refused, match="SW-DRIVER-ALIVE") as caught:
+        run_job(job, root, mode, lease=1.0)
     (line,) = COMMAND.findall(caught.value.action)
     holder.end()
     code, told, errors = call(*shlex.split(line)[1:])

@@ -104,6 +104,11 @@ class Sink(ABC, Generic[E]):
         together, so it looks at nothing but the type.
         """
 
+    def look(self, uid: str, sink_id: str) -> None:
+        """Refuse a target that is another sink's, or another than this sink has filled until now, before `open` makes anything.
+        Changes nothing. `uid` is empty if the job is new. `register` decides; this spares a target the start that it refuses.
+        """
+
     @abstractmethod
     def open(self, event: type[E]) -> None:
         """Make the target ready for events of this type, or refuse. Called before anything else, in every process that uses

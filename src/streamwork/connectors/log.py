@@ -20,10 +20,12 @@ from streamwork.components import (
     Start,
 )
 from streamwork.components.columns import Columns
+from streamwork.components.keys import GROUPS
 from streamwork.components.schema import fields_of
 from streamwork.connectors.pieces import gathered
 from streamwork.epoch.commit import Verdict, settle
-from streamwork.log import EventLog, Isolation, LogReader
+from streamwork.log import EventLog, Isolation, LogReader, Policy
+from streamwork.log.settings import Settings
 
 E = TypeVar("E", bound=Event)
 LOCK_SECONDS = 30.0
@@ -104,6 +106,9 @@ class LogSink(Sink[E], Generic[E]):
         self._key = key
         self._partitions = partitions
         self._log: EventLog[E]
+
+    def check(self, event: type[E]) -> None:
+        Settings.of(event, self._key, self._partitions, GROUPS, Policy())
 
     def open(self, event: type[E]) -> None:
         self.close()

@@ -77,13 +77,17 @@ class ParquetSink(Sink[E], Generic[E]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_mine": None}  # only who has registered commits
 
-    def open(self, event: type[E]) -> None:
+    def check(self, event: type[E]) -> None:
+        arrow_schema(event)
         if "epoch" in event.__struct_fields__:
             raise WrongUse(
                 "SW-SINK-FIELD",
                 f"{event.__name__} has a field named epoch, which readers take from the names of the folders",
                 "name the field otherwise",
             )
+
+    def open(self, event: type[E]) -> None:
+        self.check(event)
         if not self.folder.parent.is_dir():
             raise WrongUse(
                 "SW-SINK-PATH", f"the folder of {self.folder} is not there", "create it, or correct the path in the job"

@@ -109,25 +109,30 @@ class SqlSink(Sink[E], Generic[E]):
         if self._key:
             check_key(event, self._key)
         self._deletes.check(event)
+        arrow_schema(event)
+
+    def look(self, uid: str, sink_id: str) -> None:
+        with self._transaction() as db:
+            if self._exists(db, "streamwork_owners"):
+                self._check_owner(db, uid, sink_id)
 
     def open(self, event: type[E]) -> None:
         self.check(event)
         self._schema = arrow_schema(event)
-        with self._transaction() as db:
+        with self._transaction() as db:  # if it is refused, nothing was made
             self._alone(db)
             for name, statement in (("streamwork_ledger", _LEDGER), ("streamwork_owners", _OWNERS)):
                 if not self._exists(db, name):  # not IF NOT EXISTS, which wants the right to create all the same
                     self._execute(db, statement)
             if not self._exists(db, self.table):
                 self._create(db, self.table, ["PRIMARY KEY ({key})"] if self._key else [], key=self._key)
-            misfit = self._misfit(db)
-        if misfit:
-            raise Refused(
-                "SW-SINK-SCHEMA",
-                f"table {self.table} in {self._where} has {misfit}, but {event.__name__} has "
-                f"{', '.join(self._schema.names)} (key: {', '.join(self._key) or 'none'})",
-                "write to another table, or change this one to fit",
-            )
+            if misfit := self._misfit(db):
+                raise Refused(
+                    "SW-SINK-SCHEMA",
+                    f"table {self.table} in {self._where} has {misfit}, but {event.__name__} has "
+                    f"{', '.join(self._schema.names)} (key: {', '.join(self._key) or 'none'})",
+                    "write to another table, or change this one to fit",
+                )
 
     def _create(self, db: Any, table: str, more: Sequence[str] = (), **names: Names) -> None:
         """A table with the event's columns and some more."""
@@ -142,6 +147,32 @@ class SqlSink(Sink[E], Generic[E]):
     def _target(self) -> str:
         return self.table
 
+    def _check_owner(self, db: Any, uid: str, sink_id: str) -> None:
+        owner = self._execute(
+            db, "SELECT uid, sink FROM streamwork_owners WHERE target = ?", (self._target,)
+        ).fetchone()
+        if owner is not None and owner != (uid, sink_id):
+            raise Refused(
+                "SW-SINK-OWNED",
+                f"table {self.table} in {self._where} belongs to sink {owner[1]!r} of "
+                + ("this very job" if owner[0] == uid else f"a job with another folder (uid {owner[0]})"),
+                "run with the --root that the table was filled from, and the sink's old id; or write to another table; or, "
+                "to begin anew, remove the table and its row in streamwork_owners",
+            )
+        before = self._execute(
+            db,
+            "SELECT target FROM streamwork_owners WHERE uid = ? AND sink = ? AND target <> ?",
+            (uid, sink_id, self._target),
+        ).fetchone()
+        if before is not None:  # its ledger row tells of that one
+            raise Refused(
+                "SW-SINK-MOVED",
+                f"sink {sink_id!r} of this job has filled table {before[0]} in {self._where} until now; what is there would "
+                f"be missing in {self.table}",
+                f"write to {before[0]} again, or rename it to {self.table} here and in streamwork_owners; to fill a new table "
+                "from the start, give the sink another id",
+            )
+
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         with self._transaction() as db:
             self._execute(
@@ -149,30 +180,7 @@ class SqlSink(Sink[E], Generic[E]):
                 "INSERT INTO streamwork_owners (target, uid, sink) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
                 (self._target, uid, sink_id),
             )
-            owner = self._execute(
-                db, "SELECT uid, sink FROM streamwork_owners WHERE target = ?", (self._target,)
-            ).fetchone()
-            if owner != (uid, sink_id):
-                raise Refused(
-                    "SW-SINK-OWNED",
-                    f"table {self.table} in {self._where} belongs to sink {owner[1]!r} of "
-                    + ("this very job" if owner[0] == uid else f"a job with another folder (uid {owner[0]})"),
-                    "run with the --root that the table was filled from, and the sink's old id; or write to another table; or, "
-                    "to begin anew, remove the table and its row in streamwork_owners",
-                )
-            before = self._execute(
-                db,
-                "SELECT target FROM streamwork_owners WHERE uid = ? AND sink = ? AND target <> ?",
-                (uid, sink_id, self._target),
-            ).fetchone()
-            if before is not None:  # its ledger row tells of that one
-                raise Refused(
-                    "SW-SINK-MOVED",
-                    f"sink {sink_id!r} of this job has filled table {before[0]} in {self._where} until now; what is there would "
-                    f"be missing in {self.table}",
-                    f"write to {before[0]} again, or rename it to {self.table} here and in streamwork_owners; to fill a new table "
-                    "from the start, give the sink another id",
-                )
+            self._check_owner(db, uid, sink_id)
             self._execute(
                 db,
                 "INSERT INTO streamwork_ledger (uid, sink, fence) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",

@@ -48,6 +48,10 @@ class SqliteSink(SqlSink[E], Generic[E]):
         self.path = Path(path).absolute()
         self._connection: sqlite3.Connection | None = None
 
+    def look(self, uid: str, sink_id: str) -> None:
+        if self.path.exists():  # to connect would make it
+            super().look(uid, sink_id)
+
     def open(self, event: type[E]) -> None:
         if not self.path.parent.is_dir():
             raise WrongUse(

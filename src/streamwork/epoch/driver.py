@@ -149,6 +149,7 @@ class Driver:
         if identity is not None and started:
             self._recovery.look(identity)  # 1
         self.fences.wait(self._settings.lease, self._take_over)  # 2
+        self._sinks.look("" if identity is None else identity.uid)
         self._sinks.open()
         if identity is None:
             identity = self._store.create(self.graph, self._new_uid(), self._settings.groups, self._clock)

@@ -101,6 +101,8 @@ class Fences:
         """`folder` is that of the job."""
         self.mine: Fence | None = None
         self.tell: Callable[[str], None] | None = None  # told, in a line for people, what `wait` is waiting for
+        self.silent: tuple[int, int] | None = None
+        """A holder whom `wait` has watched in vain, and the count at which it stood still: it need not be watched again."""
         self._disk = disk
         self._folder = folder / "fences"
         self._clock = clock
@@ -122,6 +124,9 @@ class Fences:
         """Return when nobody seems to be at work. Raises SW-DRIVER-ALIVE if somebody is. Writes nothing."""
         told: set[int] = set()
         while not take_over and (holder := self.newest()) is not None and self._may_live(holder):
+            count = self._read_beat(holder.fence).count
+            if self.silent == (holder.fence, count):
+                return
             patience = max(lease, holder.lease)  # a holder with a longer lease beats less often
             if self.tell is not None and holder.fence not in told:
                 told.add(holder.fence)
@@ -131,6 +136,7 @@ class Fences:
                 continue  # things have changed: look again
             if moved:
                 raise _alive(holder, self._folder.parent)
+            self.silent = holder.fence, count
             return
 
     def _may_live(self, holder: Fence) -> bool:

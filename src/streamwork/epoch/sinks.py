@@ -42,6 +42,11 @@ class Sinks:
         """The sinks that checkpoints are committed to; under other semantics than exactly-once the instances write."""
         return list(self._sinks) if self._graph.promise.exactly_once else []
 
+    def look(self, uid: str) -> None:
+        """Refuse targets that are not this job's, before anything is made; `uid` is empty if the job is new."""
+        for name, sink in self._ledgered.items():
+            sink.look(uid, name)
+
     def open(self) -> None:
         for name, node in self._nodes.items():
             assert node.takes is not None

@@ -216,6 +216,7 @@ class Lives:
 
     def live(self) -> None:
         """One driver, from its start to its end."""
+        silent = self._watch()
         host = self._host = self._start_host()
         host.open(self._graph)
         history = History(self._store.folder / "history.sqlite", tell=self.tell)
@@ -234,7 +235,7 @@ class Lives:
             background=self._background.submit,
             change_semantics=self._options.change_semantics,
         )
-        driver.fences.tell = self.tell
+        driver.fences.tell, driver.fences.silent = self.tell, silent
         try:
             started = driver.start()
             self._fences = driver.fences
@@ -257,6 +258,14 @@ class Lives:
         self._host = None
         self.tally.end_of(driver)
         _close(driver, host)
+
+    def _watch(self) -> tuple[int, int] | None:
+        """Is another driver at work? It is the driver's to ask; but where Spark has to be started for that, ask before."""
+        fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
+        fences.tell = self.tell
+        if self._options.mode.on_spark and self.started is None:
+            fences.wait(self.settings.lease, self._options.take_over)
+        return fences.silent
 
     def _start_host(self) -> Host:
         options = self._options

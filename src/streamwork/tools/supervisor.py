@@ -2,10 +2,12 @@
 
 A failure of the job or of its surroundings (exit code 1) is worth another try from the last checkpoint. Wrong use and refusals
 are not: they wait for a person. Nor is an event that fails again the same way right after a restart: it will do so for ever.
+Nor is a start that cannot succeed: before anything was done, a file that is not there is a wrong name rather than an outage.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Protocol
 
@@ -14,8 +16,10 @@ from streamwork.job import Backoff
 from streamwork.world import Clock
 
 POISON = {
+    "SW-INBOX-EVENT",
     "SW-OPERATOR-COPY",
     "SW-OPERATOR-FAILED",
+    "SW-SINK-REJECTED",
     "SW-SOURCE-BAD-EVENT",
     "SW-SOURCE-HEADER",
     "SW-SOURCE-SCHEMA",
@@ -23,6 +27,23 @@ POISON = {
     "SW-TYPE-VALUE",
 }
 """What code does with data: where nothing changes, it happens again."""
+
+
+HOPELESS = {"SW-JAVA-MISSING", "SW-SOURCE-MISSING"}
+"""What a start fails at for good, as long as nothing was done yet. What was there before may come back."""
+
+LASTING = {
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+"""The same for files and folders: no room, or a disk that does not answer, may pass."""
 
 
 class Supervised(Protocol):
@@ -61,6 +82,8 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
             failure = error
         if failure.exit_code != JobFailed.exit_code or policy is None or job.stopping:
             raise failure
+        if job.progress == 0 and _hopeless(failure):
+            raise failure
         fault = failure.code, _without_numbers(failure.cause)
         if fault == last and job.progress == before and failure.code in POISON:
             raise _with(failure, "it came again right after a restart, so restarts do not help") from failure
@@ -75,6 +98,12 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
             raise failure
         restarts.append(clock.monotonic())
         last = fault
+
+
+def _hopeless(failure: StreamworkError) -> bool:
+    broken = failure.__cause__
+    lasting = failure.code == "SW-IO-FAILED" and isinstance(broken, OSError) and broken.errno in LASTING
+    return lasting or failure.code in HOPELESS
 
 
 def _io_failed(error: OSError) -> JobFailed:
