@@ -147,6 +147,10 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     and in another process. Objects are sent to workers: keep no open files in attributes.
     """
 
+    unit: str = "offsets"
+    """What offsets count, for people. Where it is "events", there are as many between two offsets as their difference (in a
+    log at most: transactions that were broken off have offsets, too)."""
+
     event: type[E]
     max_events: int
     start: Start = "stored"

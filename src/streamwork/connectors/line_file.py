@@ -26,6 +26,8 @@ class LineFile(OffsetSource[E], Generic[E]):
     Whoever plans and whoever reads ask the same `records`, so a slice always ends between two of them.
     """
 
+    unit = "bytes"
+
     def __init__(
         self, path: str | Path, event: type[E], on_error: OnError | None, max_events: int, start: Start
     ) -> None:

@@ -17,6 +17,7 @@ class ListSource(OffsetSource[E], Generic[E]):
     """Gives the events of a list, once, and ends. The offset is the place in the list."""
 
     bounded = True
+    unit = "events"
 
     def __init__(
         self, events: Sequence[E], event: type[E] | None = None, max_events: int = 200_000, start: Start = "stored"

@@ -38,6 +38,8 @@ class LogSource(OffsetSource[E], Generic[E]):
     way, which may be taken back. A job that reads the log is registered there, so retention keeps what the job still needs.
     """
 
+    unit = "events"
+
     def __init__(
         self,
         path: str | Path,

@@ -46,6 +46,8 @@ class Parquet(OffsetSource[E], Generic[E]):
     the row out and counts it, "dead-letter" also keeps it; the default follows the semantics.
     """
 
+    unit = "events"
+
     def __init__(
         self,
         path: str | Path,

@@ -49,6 +49,8 @@ from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
 from streamwork.epoch.compactor import Background, Compactor, at_once
 from streamwork.epoch.compute import Compute
+from streamwork.epoch.doubt import Doubts, InDoubt
+from streamwork.epoch.doubt import lines as doubt_lines
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import NoHistory, Recorder
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
@@ -127,7 +129,9 @@ class Driver:
         self._undone = Undone(graph, self._layout, settings, store, self._new_stem)
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
-        self._watch = Stopwatch(clock, history or NoHistory())
+        recorder = history or NoHistory()
+        self._watch = Stopwatch(clock, recorder)
+        self._doubts = Doubts(graph, recorder)
         self._planner = Planner(graph, store, self._undone, self._now)
         # What is polled may come to nothing, and what comes again is known when an epoch is done: nothing is built on it before.
         in_turn = bool(graph.polled) or graph.promise.acknowledges
@@ -156,6 +160,7 @@ class Driver:
         elif not started:  # it was created, and nobody has ever got it started
             self._store.mend_beginning(self.graph, identity)
         self._uid, self._groups = identity.uid, identity.groups
+        killed = self.fences.cut_short()
         seen = [row.fence for row in self._sinks.ledgers(self._uid).values() if row is not None]
         self.fence = self.fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
         self._sinks.register(self._uid, self.fence, lambda name: self._tell(Step.REGISTER, 0))  # 4
@@ -165,7 +170,11 @@ class Driver:
         self.at = self._tip = found.at
         self._chains = found.chains
         self._undone.resume(self.at)
-        lost = self._recovery.planned_beyond(self.at) if self.graph.promise.at_most_once else {}
+        lost: Position = {}
+        doubts: Sequence[InDoubt] = ()
+        if self.graph.promise.at_most_once:
+            lost = self._recovery.planned_beyond(self.at)
+            doubts = self._doubts.recovered(self._recovery.plans_beyond(self.at), killed)
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._tell(Step.PRUNE, self.at.epoch)
         if found.rolled_forward:
@@ -180,7 +189,8 @@ class Driver:
             for name, (was, to) in skipped.items()
         ]
         rolled_forward = self.at.epoch if found.rolled_forward else None
-        return Started(self.fence, new, self.at.epoch, rolled_forward, (*found.story, *told), skipped)
+        story = (*found.story, *doubt_lines(doubts), *told)
+        return Started(self.fence, new, self.at.epoch, rolled_forward, story, skipped)
 
     def beat(self) -> None:
         """Show others that this driver lives. May be called from any thread."""
@@ -212,6 +222,7 @@ class Driver:
         self._tell(Step.REPORT, plan.epoch)
         if self._nothing_happened(plan, reports):
             self._undone.forget(plan)
+            self._doubts.settle(plan)
             return None  # the number is spent
         try:
             manifest = self._prepare(plan, reports)
@@ -255,6 +266,7 @@ class Driver:
                 self._planner.lose(spent)
             self._sinks.withdraw(spent.epoch)
             self._undone.forget(spent)
+            self._doubts.broke_off(spent)
         self._under_way.clear()
         self._watch.abandoned(plan, self._host.wasted())
         self._tell(Step.ABANDON, plan.epoch)
@@ -296,6 +308,7 @@ class Driver:
             for number, chain in enumerate(self._layout.chains)
             for instance in range(chain.parallelism)
         ]
+        self._doubts.begin(plan)
         self._host.submit(self._layout, works)
         self._under_way.append(plan)
 
@@ -366,6 +379,7 @@ class Driver:
         self._planner.next_tick = min(waiting, default=None)
         self._store.write_prepared(manifest)
         self._undone.prepared(settled)
+        self._doubts.settle(plan)
         self._tip, self._chains = manifest, manifest.components
         self._watch.lap(plan.epoch, Step.PREPARE)
         return manifest
@@ -430,6 +444,11 @@ class Driver:
         "dead_letters"."""
         return self._sinks.refusals
 
+    @property
+    def in_doubt(self) -> Sequence[InDoubt]:
+        """Under at-most-once: what this driver has found to be in doubt, and what broke off in its own hands."""
+        return self._doubts.found
+
     def unsettled(self) -> bool:
         """True if events wait for another attempt, or to be acknowledged."""
         return bool(self._undone.waiting)
@@ -462,6 +481,7 @@ class Driver:
             with contextlib.suppress(StreamworkError, OSError):  # late news only means that sources keep more
                 self._keep()
         self._store.discard_files(self._compactor.give_up())
+        self._doubts.close()
         self._sinks.close()
         self._watch.close()
         with contextlib.suppress(OSError):  # then whoever comes next waits a little longer

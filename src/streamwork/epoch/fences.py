@@ -118,6 +118,11 @@ class Fences:
         number = max(self._numbers(FENCE), default=None)
         return None if number is None else self._read_fence(number)
 
+    def cut_short(self) -> int | None:
+        """The newest fence, if its holder has neither ended nor said that it starts again: it was killed, or is still there."""
+        number = max(self._numbers(FENCE), default=None)
+        return number if number is not None and self._read_beat(number).phase is Phase.RUNNING else None
+
     # ---- taking the job over --------------------------------------------------------------------------------------
 
     def wait(self, lease: float, take_over: bool = False) -> None:

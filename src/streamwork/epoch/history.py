@@ -4,6 +4,7 @@
     counts    what each instance of each component counted in it; -1 stands for all instances, where they cannot be told apart
     totals    the same since the file was begun, over all epochs: it is never trimmed
     outcomes  how many epochs came to what, and the seconds of their steps, likewise
+    in_doubt  under at-most-once: the input of epochs that broke off (`epoch.doubt`); it is never trimmed
 
 It is information for people, never needed for correctness. So it is not synced, and whatever is wrong with it, the job goes on:
 a file that is damaged is set aside and a fresh one begun; where even that fails, nothing more is recorded.
@@ -16,12 +17,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from streamwork.delivery.counts import KINDS, Counts
+from streamwork.epoch.doubt import InDoubt
 
+T = TypeVar("T")
 KEEP = 10_000
 """So many epochs are kept."""
 KEEP_COUNTS = 1_000
@@ -37,6 +40,7 @@ _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR} 
 _STEPS = ("plan", "compute", "prepare", "commit", "complete", "prune")
 _COLUMNS = ("epoch", "fence", "outcome", "started", *_STEPS, "events", "note")
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_DOUBT = ", ".join(f'"{name}"' for name in InDoubt.__struct_fields__)
 _KINDS, _SUMS = ", ".join(KINDS), ", ".join(f"{kind} = {kind} + excluded.{kind}" for kind in KINDS)
 _SECONDS = ", ".join(f'"{step}" REAL' for step in _STEPS)
 _NUMBERS = ", ".join(f"{kind} INTEGER" for kind in KINDS)
@@ -47,6 +51,8 @@ _CREATE = (
     {_NUMBERS}, PRIMARY KEY (epoch, fence, outcome, component, instance)) WITHOUT ROWID""",
     f"""CREATE TABLE IF NOT EXISTS totals (outcome TEXT, component TEXT, instance INTEGER, {_NUMBERS},
     PRIMARY KEY (outcome, component, instance)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS in_doubt (epoch INTEGER, fence INTEGER, source TEXT, start INTEGER, "end" INTEGER, unit TEXT,
+    PRIMARY KEY (epoch, fence, source)) WITHOUT ROWID""",
     f"CREATE TABLE IF NOT EXISTS outcomes (outcome TEXT PRIMARY KEY, epochs INTEGER, {_SECONDS}) WITHOUT ROWID",
 )
 
@@ -109,6 +115,11 @@ class Recorder(Protocol):
         `once` nothing is done if that epoch is known to be committed already. Never raises.
         """
 
+    def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
+        """Take note of input that is in doubt, and return what of it is news: not known already, nor known to be committed.
+        Never raises.
+        """
+
     def close(self) -> None: ...
 
 
@@ -118,6 +129,9 @@ class NoHistory:
     def record(
         self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
     ) -> None: ...
+
+    def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
+        return found
 
     def close(self) -> None: ...
 
@@ -135,41 +149,55 @@ class History:
     def record(
         self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
     ) -> None:
-        try:
-            self._write(row, counts, wasted, once)
-        except sqlite3.Error as error:
-            if error.sqlite_errorcode not in _DAMAGE:  # locked, no room, no folder: the file itself may be good
-                self._leave_out(row, error)
-                return
-            self._begin_anew(error)
-            try:
-                self._write(row, counts, wasted, once)
-            except sqlite3.Error as again:
-                self._leave_out(row, again)
+        self._attempt(lambda db: self._write(db, row, counts, wasted, once), f"epoch {row.epoch}")
+
+    def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
+        news = self._attempt(lambda db: _doubt(db, found), "what is in doubt")
+        return found if news is None else news  # better told twice than never
 
     def close(self) -> None:
         self._let_go()
 
-    def _write(self, row: Row, counts: Sequence[Counts], wasted: Sequence[Counts], once: bool) -> None:
+    def _attempt(self, write: Callable[[sqlite3.Connection], T], what: str) -> T | None:
+        """What `write` returns; None if it cannot be done."""
+        try:
+            return write(self._opened())
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode not in _DAMAGE:  # locked, no room, no folder: the file itself may be good
+                self._leave_out(what, error)
+                return None
+            self._begin_anew(error)
+            try:
+                return write(self._opened())
+            except sqlite3.Error as again:
+                self._leave_out(what, again)
+                return None
+
+    def _opened(self) -> sqlite3.Connection:
         if self._db is None:
             self._db = _open(self._path)
-        if once and _is_committed(self._db, row):
+        return self._db
+
+    def _write(
+        self, db: sqlite3.Connection, row: Row, counts: Sequence[Counts], wasted: Sequence[Counts], once: bool
+    ) -> None:
+        if once and _is_committed(db, row.epoch, row.fence):
             return
         seconds = [getattr(row.seconds, step) for step in _STEPS]
         values = (row.epoch, row.fence, row.outcome.value, row.started, *seconds, row.events, row.note)
         counted = [*_values(row.outcome, counts), *_values(Result.ABANDONED, wasted)]
-        with self._db:
-            self._db.execute(f"INSERT OR REPLACE INTO epochs ({_NAMES}) VALUES ({_marks(values)})", values)
-            _add(self._db, "counts", "epoch, fence, outcome, component, instance", [(*values[:2], *c) for c in counted])
-            _add(self._db, "totals", "outcome, component, instance", counted)
-            self._db.execute(
+        with db:
+            db.execute(f"INSERT OR REPLACE INTO epochs ({_NAMES}) VALUES ({_marks(values)})", values)
+            _add(db, "counts", "epoch, fence, outcome, component, instance", [(*values[:2], *c) for c in counted])
+            _add(db, "totals", "outcome, component, instance", counted)
+            db.execute(
                 f"""INSERT INTO outcomes VALUES (?, ?, {_marks(seconds)}) ON CONFLICT DO UPDATE SET epochs = epochs + 1,
                 {", ".join(f'"{step}" = "{step}" + excluded."{step}"' for step in _STEPS)}""",
                 (row.outcome.value, 1, *(value or 0.0 for value in seconds)),
             )
             if self._recorded % TRIM_EVERY == 0:
                 for table, keep in (("epochs", self._keep), ("counts", min(self._keep, KEEP_COUNTS))):
-                    self._db.execute(f"DELETE FROM {table} WHERE epoch <= (SELECT max(epoch) FROM epochs) - ?", (keep,))
+                    db.execute(f"DELETE FROM {table} WHERE epoch <= (SELECT max(epoch) FROM epochs) - ?", (keep,))
         self._recorded += 1
 
     def _begin_anew(self, error: Exception) -> None:
@@ -182,8 +210,8 @@ class History:
             self._path.with_name(f"{self._path.name}-journal").unlink(missing_ok=True)  # it belongs to the old file
             self._trouble(f"{self._path} was damaged ({error}) and is now {aside.name}; a fresh one was begun")
 
-    def _leave_out(self, row: Row, error: Exception) -> None:
-        self._trouble(f"{self._path}: epoch {row.epoch} is not in it: {error}")
+    def _leave_out(self, what: str, error: Exception) -> None:
+        self._trouble(f"{self._path}: {what} is not in it: {error}")
         self._let_go()
 
     def _let_go(self) -> None:
@@ -236,6 +264,16 @@ def outcomes(path: Path) -> list[Sum]:
         return []
 
 
+def in_doubt(path: Path) -> list[InDoubt]:
+    """What is in doubt since the history was begun, oldest first."""
+    names = InDoubt.__struct_fields__
+    found = _query(path, f"SELECT {_DOUBT} FROM in_doubt ORDER BY epoch, source")
+    try:
+        return [msgspec.convert(dict(zip(names, values, strict=True)), InDoubt) for values in found]
+    except msgspec.ValidationError:
+        return []
+
+
 def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
     if not path.exists():
         return []
@@ -275,8 +313,15 @@ def _add(db: sqlite3.Connection, table: str, key: str, rows: Sequence[tuple[obje
         db.executemany(insert, rows)
 
 
-def _is_committed(db: sqlite3.Connection, row: Row) -> bool:
-    known = db.execute("SELECT outcome FROM epochs WHERE epoch = ? AND fence = ?", (row.epoch, row.fence)).fetchall()
+def _doubt(db: sqlite3.Connection, found: Sequence[InDoubt]) -> list[InDoubt]:
+    open_ones = [one for one in found if not _is_committed(db, one.epoch, one.fence)]
+    insert = f"INSERT OR IGNORE INTO in_doubt VALUES ({_marks(InDoubt.__struct_fields__)})"
+    with db:
+        return [one for one in open_ones if db.execute(insert, msgspec.structs.astuple(one)).rowcount]
+
+
+def _is_committed(db: sqlite3.Connection, epoch: int, fence: int) -> bool:
+    known = db.execute("SELECT outcome FROM epochs WHERE epoch = ? AND fence = ?", (epoch, fence)).fetchall()
     return any(Result(outcome).committed for (outcome,) in known if outcome in {one.value for one in Result})
 
 

@@ -175,14 +175,17 @@ class Recovery:
         sinks = [name for name, row in rows if row is None or row.position is None or not reaches(row.position, at)]
         return [*sinks, *(() if manifest is None else manifest.letters)]
 
-    def planned_beyond(self, at: Manifest) -> Position:
-        """How far epochs behind `at` were planned, whatever came of them. A plan that cannot be read is refused: what it planned
-        may have been written.
+    def plans_beyond(self, at: Manifest) -> list[Plan]:
+        """The plans of epochs behind `at`, whatever came of them. One that cannot be read is refused: what it planned may have
+        been written.
         """
+        return [self._store.plan(number) for number in self._store.plans() if number > at.epoch]
+
+    def planned_beyond(self, at: Manifest) -> Position:
+        """How far epochs behind `at` were planned."""
         found: Position = {}
-        for number in self._store.plans():
-            if number > at.epoch:
-                found = furthest(found, self._store.plan(number).end)
+        for plan in self.plans_beyond(at):
+            found = furthest(found, plan.end)
         return found
 
     # ---- what is known --------------------------------------------------------------------------------------------

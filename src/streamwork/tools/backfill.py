@@ -46,6 +46,7 @@ class Whole(OffsetSource[Any]):
 
     def __init__(self, source: OffsetSource[Any]) -> None:
         self.event = source.event
+        self.unit = source.unit
         self._source = source
         self._ends: dict[str, int] = {}
 

@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.status import Status
 
-from streamwork.epoch import Manifest, Started, Step
+from streamwork.epoch import Manifest, Started, Step, doubt
 from streamwork.tools.runner import Mode, Outcome, Watcher
 
 PLAIN_SECONDS = 1.0  # a plain line at most so often
@@ -61,7 +61,8 @@ class PlainWatcher:
 
     def on_end(self, outcome: Outcome) -> None:
         self._flush()
-        self._say(end_line(outcome))
+        for line in end_lines(outcome):
+            self._say(line)
 
     def close(self) -> None:
         """Nothing to put back."""
@@ -103,7 +104,8 @@ class TerminalWatcher:
 
     def on_end(self, outcome: Outcome) -> None:
         self.close()
-        self._console.print(end_line(outcome), markup=False, soft_wrap=True)
+        for line in end_lines(outcome):
+            self._console.print(line, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         if self._status is not None:
@@ -127,8 +129,9 @@ def started_lines(started: Started) -> list[str]:
     return [f"resumed at checkpoint {started.resumed_at}{rolled}", *started.story]
 
 
-def end_line(outcome: Outcome) -> str:
+def end_lines(outcome: Outcome) -> list[str]:
     """Events that went in; and, wherever on their way, what was dropped and what is kept as dead letters."""
     lost = f", {outcome.dropped:,} dropped" if outcome.dropped else ""
     lost += f", {outcome.dead_letters:,} dead letters" if outcome.dead_letters else ""
-    return f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{lost} in {outcome.seconds:.1f} s"
+    end = f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{lost} in {outcome.seconds:.1f} s"
+    return [*doubt.lines(outcome.in_doubt), end]

@@ -13,6 +13,7 @@ import msgspec
 
 from streamwork.epoch import Driver, Manifest, Started, Step, Store
 from streamwork.epoch.control import Control, Kind, Request
+from streamwork.epoch.doubt import InDoubt
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import History
 from streamwork.errors import StreamworkError
@@ -97,6 +98,9 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     restarts: int = 0
     dead_letters: int = 0
+    in_doubt: tuple[
+        InDoubt, ...
+    ] = ()  # under at-most-once: input of epochs that broke off, as far as this run was the first to tell
 
 
 class Watcher(Protocol):
@@ -122,6 +126,7 @@ class Tally:
 
     def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
         self.checkpoints = self.events = self.dropped = self.dead_letters = 0
+        self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # a restart finds the same again
         self._sources = sources
         self._watcher = watcher
 
@@ -137,9 +142,10 @@ class Tally:
             self._watcher.on_step(step, epoch, manifest)
 
     def end_of(self, driver: Driver) -> None:
-        """Rows that sinks refuse at the commit are in no manifest."""
+        """What is in no manifest: rows that sinks refuse at the commit, and what is in doubt. It must be closed."""
         self.dropped += driver.refusals["dropped"]
         self.dead_letters += driver.refusals["dead_letters"]
+        self.in_doubt.update(((one.epoch, one.fence, one.source), one) for one in driver.in_doubt)
 
 
 def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock | None = None) -> Outcome:
@@ -170,6 +176,7 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
         seconds=round(clock.monotonic() - began, 3),
         restarts=restarts,
         dead_letters=lives.tally.dead_letters,
+        in_doubt=tuple(lives.tally.in_doubt.values()),
     )
     if watcher is not None:
         watcher.on_end(outcome)
@@ -247,17 +254,17 @@ class Lives:
         except BaseException as error:
             self._host = None
             self._fences = driver.fences if driver.fences.mine is not None else self._fences
-            self.tally.end_of(driver)
             with contextlib.suppress(Exception):  # what it had to say is on its way up already
                 _close(driver, host)
+            self.tally.end_of(driver)
             if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
                 raise gone from error
             if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
                 raise with_ways_out(error) from error
             raise
         self._host = None
-        self.tally.end_of(driver)
         _close(driver, host)
+        self.tally.end_of(driver)
 
     def _watch(self) -> tuple[int, int] | None:
         """Is another driver at work? It is the driver's to ask; but where Spark has to be started for that, ask before."""

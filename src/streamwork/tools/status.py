@@ -12,8 +12,10 @@ from streamwork.components import Position
 from streamwork.delivery import DeadLetters, Inbox
 from streamwork.delivery.counts import KINDS, summed
 from streamwork.epoch.control import GONE, Control, Kind
+from streamwork.epoch.doubt import InDoubt
+from streamwork.epoch.doubt import lines as doubt_lines
 from streamwork.epoch.fences import Fences, Holder, Life, moment
-from streamwork.epoch.history import Seconds, counts, rows, totals
+from streamwork.epoch.history import Seconds, counts, in_doubt, rows, totals
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused
 from streamwork.tools.checkpoints import NOTHING, open_store
@@ -83,6 +85,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, ComponentCounts]  # as far as the history knows
     waiting: Waits
     dead_letters: Letters
+    in_doubt: list[InDoubt]  # under at-most-once: input of epochs that broke off
 
 
 def look(root: Path, job: str, clock: Clock) -> Status:
@@ -111,6 +114,7 @@ def look(root: Path, job: str, clock: Clock) -> Status:
         counts=counted(history, recent[0].epoch if recent else 0),
         waiting=waits(store, clock.now()),
         dead_letters=letters(store),
+        in_doubt=in_doubt(history),
     )
 
 
@@ -176,7 +180,8 @@ def lines(status: Status) -> list[str]:
         told.append(f"abandoned: {status.abandoned} of the last hundred epochs")
     for epoch, fence in sorted(status.quarantined.items()):
         told.append(f"quarantined: checkpoint {epoch}, by the start of fence {fence} (see quarantine/{fence})")
-    return [*told, *_counts_table(status.counts), *_waiting_lines(status.waiting), *_letter_lines(status)]
+    counted = [*_counts_table(status.counts), *doubt_lines(status.in_doubt)]
+    return [*told, *counted, *_waiting_lines(status.waiting), *_letter_lines(status)]
 
 
 def _counts_table(found: dict[str, ComponentCounts]) -> list[str]:

@@ -1,0 +1,117 @@
+"""What is in doubt under at-most-once: input that was planned for an epoch that broke off.
+
+What was planned is never read again, and instances write at once. So of an epoch that was not prepared nobody knows what of it
+has been written: all of it may or may not have been delivered. Which input that is, the plan tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from streamwork.delivery import INBOX
+from streamwork.epoch.manifest import Plan
+from streamwork.job import Graph
+
+EVENTS = "events"
+POLLED = "polled"  # a source without offsets: how far it came would have been told at the end
+MOST_TOLD = 5
+
+
+class InDoubt(msgspec.Struct, frozen=True):
+    """Input of one epoch that broke off, in one partition of one source."""
+
+    epoch: int
+    fence: int
+    source: str  # source/partition
+    start: int
+    end: int
+    unit: str  # what `start` and `end` count
+
+    @property
+    def events(self) -> int | None:
+        """None: nobody knows how many these were."""
+        return self.end - self.start if self.unit == EVENTS else None
+
+
+class Doubter(Protocol):
+    def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
+        """Take note, and return what of it is news."""
+
+
+class Doubts:
+    """What a driver finds to be in doubt: what others left, and what broke off under its own hands."""
+
+    def __init__(self, graph: Graph, history: Doubter) -> None:
+        self.found: list[InDoubt] = []
+        self._graph = graph
+        self._history = history
+        self._open: dict[int, Plan] = {}
+
+    def recovered(self, plans: Sequence[Plan], killed: int | None) -> Sequence[InDoubt]:
+        """Plans behind the checkpoint that is gone on from; `killed` is the fence of a driver that could not say any more what
+        became of its last one. A driver that polls works on one epoch at a time, and those that brought nothing have plans, too.
+        Returns what nobody has told of yet.
+        """
+        last = max((plan.epoch for plan in plans if plan.fence == killed), default=None)
+        return self._note([one for plan in plans for one in self._of(plan, polled=plan.epoch == last)])
+
+    def begin(self, plan: Plan) -> None:
+        """It is being computed."""
+        self._open[plan.epoch] = plan
+
+    def settle(self, plan: Plan) -> None:
+        """It is prepared, or has come to nothing because there was nothing."""
+        self._open.pop(plan.epoch, None)
+
+    def broke_off(self, plan: Plan) -> None:
+        self.settle(plan)
+        self._note(list(self._of(plan)))
+
+    def close(self) -> None:
+        """The driver ends: what is open now broke off."""
+        for plan in list(self._open.values()):
+            self.broke_off(plan)
+
+    def _note(self, found: list[InDoubt]) -> Sequence[InDoubt]:
+        news = self._history.doubt(found) if found else ()
+        self.found += news
+        return news
+
+    def _of(self, plan: Plan, polled: bool = True) -> Iterator[InDoubt]:
+        if not self._graph.promise.at_most_once:
+            return
+        units = {node.id: node.component.unit for node in self._graph.planned} | {INBOX: "files"}
+        for name, end in sorted(plan.end.items()):
+            start, unit = plan.start.get(name, 0), units.get(name.partition("/")[0])
+            if unit is not None and end > start:
+                yield InDoubt(plan.epoch, plan.fence, name, start, end, unit)
+        for node in self._graph.polled if polled else ():
+            yield InDoubt(plan.epoch, plan.fence, node.id, 0, 0, POLLED)
+
+
+def lines(found: Iterable[InDoubt]) -> list[str]:
+    """For people: one line for what can be counted, one for what cannot."""
+    known, ranges, polled = 0, list[InDoubt](), list[str]()
+    sources: dict[str, None] = {}
+    for one in sorted(found, key=lambda one: (one.source, one.start, one.epoch)):
+        if one.unit == POLLED:
+            polled.append(f"what {one.source} gave in epoch {one.epoch}")
+        elif one.events is None:
+            before = ranges[-1] if ranges else None
+            if before is not None and before.source == one.source and before.end == one.start:
+                ranges[-1] = msgspec.structs.replace(before, end=one.end)
+            else:
+                ranges.append(one)
+        else:
+            known += one.events
+            sources[one.source.partition("/")[0]] = None
+    doubt = "in epochs that broke off: they may or may not have been delivered"
+    told = [f"in doubt: {known:,} events of {', '.join(sources)} were {doubt}"] if known else []
+    unknown = [*(f"{one.unit} {one.start:,} to {one.end:,} of {one.source}" for one in ranges), *polled]
+    if unknown:
+        more = f" and {len(unknown) - MOST_TOLD} more" if len(unknown) > MOST_TOLD else ""
+        told.append(f"in doubt: an unknown number of events ({', '.join(unknown[:MOST_TOLD])}{more}) were {doubt}")
+    return told
