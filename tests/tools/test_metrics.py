@@ -60,7 +60,7 @@ def test_status_tells_totals_and_the_last_epoch_by_instance(tmp_path: Path) -> N
     assert is_closed(mine["committed"])
     assert set(mine["last"]) == {"0", "1"}
     assert sum(one["processed"] for one in mine["last"].values()) == 10
-    assert seen["dead_letters"] == {"count": 3, "by_component": {"squeamish": 3}, "problem": ""}
+    assert seen["dead_letters"] == {"count": 3, "by_component": {"squeamish": 3}, "problem": "", "replayed": 0}
     text = told(tmp_path)
     assert "\n  component  processed  delivered  dead letters\n" in text
     assert "\n  squeamish         30         27             3\n" in text
