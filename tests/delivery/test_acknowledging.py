@@ -241,7 +241,7 @@ def test_what_a_source_without_offsets_gave_is_not_lost(tmp_path: Path, steps: i
 
 
 def test_a_forgetful_acknowledger_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Acknowledger, "settle", lambda *_: Outcome((), (), ()))
+    monkeypatch.setattr(Acknowledger, "settle", lambda *_: Outcome(()))
     with pytest.raises(AssertionError):
         test_every_event_is_done_or_a_dead_letter.hypothesis.inner_test(1, [])  # type: ignore[attr-defined]
 

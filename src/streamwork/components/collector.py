@@ -33,13 +33,15 @@ class EventCollector:
     `emit` is the hottest call in the system, so it is the destination's own function and not a method.
     """
 
-    __slots__ = ("emit", "tracking")
+    __slots__ = ("emit", "failure", "tracking")
 
     emit: Callable[..., None]
+    failure: EventFailed | None  # that the component has declared, even if it went on as if nothing were wrong
     tracking: Acknowledgement | None  # under acknowledging: whose event is being applied
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self.emit = emit
+        self.failure = None
         self.tracking = None
 
     @property
@@ -63,8 +65,17 @@ class EventCollector:
             self.tracking.ack(event_id)
 
     def fail(self, reason: str) -> NoReturn:
-        """This event has failed. Ends `apply`: nothing of this call counts, and the component's `on_error` decides."""
-        raise EventFailed(reason)
+        """This event has failed. Ends `apply`: nothing of this call counts, and the component's `on_error` decides.
+
+        It raises, so that nothing behind it runs. Where that is caught (``except Exception``), the event has failed all the same.
+        """
+        self.failure = EventFailed(reason)
+        raise self.failure
+
+    def check(self) -> None:
+        """For the engine, when a call has returned: raise what was declared in it and caught."""
+        if self.failure is not None:
+            raise self.failure
 
 
 class BatchCollector(EventCollector):
@@ -102,7 +113,12 @@ class KeyedCollector(EventCollector):
         """Forget this key, its record and its timers, when the call is over; timers set in the same call stay."""
         self.cleared = self.asked = True
 
+    def fail(self, reason: str) -> NoReturn:
+        self.asked = True  # so that the engine looks
+        super().fail(reason)
+
     def forget_wishes(self) -> None:
         """For the engine: what was asked for has been done, or is not to be done."""
         self.timers: list[Timer] = []
         self.asked = self.cleared = False
+        self.failure = None

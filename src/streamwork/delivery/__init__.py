@@ -5,12 +5,13 @@ Policies are pure; files are written through the disk that is passed in. Imports
 of how epochs are computed.
 """
 
-from streamwork.delivery.acknowledger import Acknowledger, Outcome, Trouble, Waiting
+from streamwork.delivery.acknowledger import Ack, Acknowledger, Outcome, Trouble, Waiting
 from streamwork.delivery.inbox import INBOX, Inbox, Replay
 from streamwork.delivery.letters import DeadLetters, Letter
 
 __all__ = [
     "INBOX",
+    "Ack",
     "Acknowledger",
     "DeadLetters",
     "Inbox",

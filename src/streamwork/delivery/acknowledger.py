@@ -7,6 +7,9 @@ none has failed it. What is not done waits:
                  dead letter.
     pending      some component has not acknowledged it yet. When `ack_timeout` is over, it has failed.
 
+Acknowledgements are counted by event and by who owes them, an instance of a component: an event is done when none lacks, wherever
+it went and as how many children. If it has failed anywhere, it comes again as a whole, and whatever was owed is forgotten.
+
     a new event ──► done
          │ failed                      pending ◄── no acknowledgement yet
          ▼                                │ ack ──► done
@@ -20,7 +23,8 @@ Everything that waits is stored with each checkpoint; so attempts and times surv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -31,10 +35,10 @@ LONGEST_WAIT = 10 * 60 * 1_000_000
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """An event of a source that is not done."""
+    """An event that is not done."""
 
     id: str
-    source: str
+    source: str  # that gave it; of a letter that was replayed, the component that it was given to
     instance: int  # of the source, by which it came in
     event: str  # JSON
     attempts: int  # that have failed
@@ -42,6 +46,7 @@ class Waiting(msgspec.Struct, frozen=True):
     pending: bool
     component: str  # that has failed it, or has not acknowledged it
     error: str
+    owed: tuple[str, ...] = ()  # if it is pending: component/instance, once for each acknowledgement that lacks
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -50,14 +55,27 @@ class Trouble(msgspec.Struct, frozen=True):
     root: int
     component: str
     error: str = ""
+    instance: int = 0
+    owed: int = 1  # if it is pending: how many acknowledgements lack
+
+    @property
+    def by(self) -> str:
+        return f"{self.component}/{self.instance}"
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """An acknowledgement of an event that came in an earlier call."""
+
+    event: str
+    by: str  # component/instance
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What waits after an epoch, and what is given up."""
+    """What waits after an epoch, what is given up, and how that changes what was counted."""
 
     waiting: tuple[Waiting, ...]
-    given_up: tuple[Waiting, ...]
-    letters: tuple[Letter, ...]  # of those that are given up
+    letters: tuple[Letter, ...] = ()  # of those that are given up
+    counts: Mapping[str, Mapping[str, int]] = {}  # component -> counter -> to be added
 
 
 class Acknowledger:
@@ -84,63 +102,100 @@ class Acknowledger:
         before: Sequence[Waiting],
         taken: Sequence[Waiting],
         troubles: Iterable[Trouble],
-        acked: Iterable[str],
+        acked: Iterable[Ack],
         found: Callable[[int], Waiting],
     ) -> Outcome:
         """After an epoch in which `taken` of those that waited `before` have come again.
 
-        `found` is the event of a root, as it would wait: with the attempts that had failed before this epoch.
+        `found` is the event of a root, as it would wait: with the attempts that had failed before this epoch. If several
+        components have failed an event, the first that is named stands for all.
         """
-        done, again = set(acked), {one.id for one in taken}
-        kept = [one for one in before if one.id not in again and not (one.pending and one.id in done)]
-        first: dict[int, Trouble] = {}
-        for trouble in troubles:  # a failure counts more than a missing acknowledgement
-            if trouble.root not in first or (trouble.error and not first[trouble.root].error):
-                first[trouble.root] = trouble
-        new = [
-            self._pending(found(t.root), t, now) if not t.error else _failed(found(t.root), t) for t in first.values()
-        ]
-        late = [one for one in kept if one.pending and one.due <= now]
-        failed = [one for one in new if not one.pending]
-        failed += [msgspec.structs.replace(one, attempts=one.attempts + 1, error=self._late) for one in late]
-        given_up = tuple(one for one in failed if one.attempts >= self._max_attempts)
-        letters = tuple(
-            Letter(
-                letter_id(one.component, epoch, "given-up", number),
-                one.component,
-                one.instance,
-                epoch,
-                one.error,
-                one.attempts,
-                one.source,
-                one.event,
-            )
-            for number, one in enumerate(given_up)
-        )
-        waiting = [one for one in kept if one not in late]
-        waiting += [one for one in new if one.pending and one.id not in done]
+        by_root: dict[int, list[Trouble]] = defaultdict(list)
+        for trouble in troubles:
+            by_root[trouble.root].append(trouble)
+        new = [self._not_done(found(root), mine, now) for root, mine in by_root.items()]
+        again, acks = {one.id for one in taken}, _by_event(acked)
+        kept = [one for one in before if one.id not in again]
+        pending = [one for one in (*kept, *new) if one.pending]
+        unsettled = [left for one in pending if (left := _acknowledged(one, acks.get(one.id))) is not None]
+        late = [self._overdue(one) for one in unsettled if one.due <= now]
+        refused = [one for one in new if not one.pending]
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for one in refused:
+            if one.attempts >= self._max_attempts:  # it was counted as one that comes again
+                counts[one.component].update({"failed": -1, "dead_letters": 1})
+        for one in late:  # it was counted when it was applied: its end counts by itself
+            end = "dead_letters" if one.attempts >= self._max_attempts else "failed"
+            counts[one.component].update({"processed": 1, end: 1})
+        failed = [*refused, *late]
+        given_up = [one for one in failed if one.attempts >= self._max_attempts]
+        waiting = [one for one in kept if not one.pending]
+        waiting += [one for one in unsettled if one.due > now]
         waiting += [
-            msgspec.structs.replace(one, pending=False, due=now + self.delay(one.attempts))
+            msgspec.structs.replace(one, due=now + self.delay(one.attempts))
             for one in failed
             if one.attempts < self._max_attempts
         ]
-        return Outcome(tuple(waiting), given_up, letters)
+        letters = [_letter(one, epoch, number) for number, one in enumerate(given_up)]
+        return Outcome(tuple(waiting), tuple(letters), {name: dict(mine) for name, mine in counts.items()})
 
     def delay(self, attempts: int) -> int:
         """Microseconds to wait after so many failed attempts."""
         return min(self._retry_after << min(attempts - 1, 60), max(LONGEST_WAIT, self._retry_after))
 
-    @property
-    def _late(self) -> str:
-        return f"not acknowledged within {self._timeout / 1_000_000:g} s"
+    def _not_done(self, event: Waiting, troubles: Sequence[Trouble], now: int) -> Waiting:
+        """An event as it waits, by what was said of it in one epoch. A failure counts more than a missing acknowledgement."""
+        failures: dict[str, str] = {}
+        for trouble in troubles:
+            if trouble.error:
+                failures.setdefault(trouble.component, trouble.error)
+        if failures:
+            (component, error), *others = failures.items()
+            error += "".join(f"; {name}: {why}" for name, why in others)
+            return msgspec.structs.replace(
+                event, attempts=event.attempts + 1, pending=False, component=component, error=error, owed=()
+            )
+        owed = tuple(trouble.by for trouble in troubles for _ in range(trouble.owed))
+        return _pending(msgspec.structs.replace(event, due=now + self._timeout), owed)
 
-    def _pending(self, event: Waiting, trouble: Trouble, now: int) -> Waiting:
-        return msgspec.structs.replace(
-            event, pending=True, due=now + self._timeout, component=trouble.component, error="not acknowledged yet"
-        )
+    def _overdue(self, one: Waiting) -> Waiting:
+        error = f"not acknowledged within {self._timeout / 1_000_000:g} s{_by(one.owed)}"
+        return msgspec.structs.replace(one, attempts=one.attempts + 1, pending=False, error=error, owed=())
 
 
-def _failed(event: Waiting, trouble: Trouble) -> Waiting:
+def owing(owed: Iterable[str]) -> list[str]:
+    """The components among those who owe."""
+    return list(dict.fromkeys(one.rpartition("/")[0] for one in owed))
+
+
+def _by(owed: Sequence[str]) -> str:
+    """Said only where the component that stands for the event is not the only one."""
+    components = owing(owed)
+    return f" by {', '.join(components)}" if len(components) > 1 else ""
+
+
+def _pending(event: Waiting, owed: tuple[str, ...]) -> Waiting:
+    component = owing(owed)[0]
     return msgspec.structs.replace(
-        event, attempts=event.attempts + 1, pending=False, component=trouble.component, error=trouble.error
+        event, pending=True, component=component, error=f"not acknowledged yet{_by(owed)}", owed=owed
     )
+
+
+def _by_event(acked: Iterable[Ack]) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for ack in acked:
+        found[ack.event][ack.by] += 1
+    return found
+
+
+def _acknowledged(one: Waiting, acks: Counter[str] | None) -> Waiting | None:
+    """A pending event after these acknowledgements; None if it is done."""
+    if acks is None:
+        return one
+    left = tuple((Counter(one.owed) - acks).elements())
+    return _pending(one, left) if left else None
+
+
+def _letter(one: Waiting, epoch: int, number: int) -> Letter:
+    name = letter_id(one.component, epoch, "given-up", number)
+    return Letter(name, one.component, one.instance, epoch, one.error, one.attempts, one.source, one.event)

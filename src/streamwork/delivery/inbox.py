@@ -3,8 +3,11 @@
     inbox/000000000001.parquet    letters that a person replays, numbered; each file goes in once
     inbox/SOURCE/000000000042-FENCE-ATTEMPT-INSTANCE.parquet
                                   under acknowledging: what a source without offsets gave, written before it is processed
-    inbox/waiting/000000000042-FENCE-ATTEMPT.parquet
+    inbox/@waiting/000000000042-FENCE-ATTEMPT.parquet
                                   under acknowledging: the events that have failed or are pending at checkpoint 42
+
+No source can have an id with "@" or "." in it, so nothing of the inbox's own is taken for what a source gave. A job that ends
+acknowledging leaves no event behind: those that wait go in as numbered files, too.
 
 How many of the numbered files have gone in is part of every position ("inbox"), like the offset of a source. So under any
 semantics a replayed letter counts as often as an event of a source does.
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +34,8 @@ from streamwork.state import FileRef
 from streamwork.world import Disk
 
 INBOX = "inbox"  # the folder, and the component of a position
+WAITING = f"{INBOX}/@waiting"
+_TAKEN = re.compile(r"\d{12}-\d+-[^-]+-\d+\.parquet")
 MOST_REPLAYS = 10_000
 """So many events come back in one epoch at most: they travel with the plan of the work."""
 
@@ -46,7 +52,7 @@ class Replay(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True):
     """A row of a numbered file."""
 
-    letter: str
+    letter: str  # its id; of an event that was no letter, `moved_id`
     component: str
     instance: int
     event: str
@@ -102,11 +108,30 @@ class Inbox:
                     "leave it out: a letter goes in once. If it fails again, it is a new letter",
                 )
             rows = [Entry(letter.id, letter.to, letter.instance, letter.event) for letter in letters]
-            first = max(self.numbers(), default=0) + 1
-            pieces = [rows[at : at + MOST_REPLAYS] for at in range(0, len(rows), MOST_REPLAYS)]
-            for number, piece in enumerate(pieces, start=first):
-                self._disk.create(self._folder / f"{number:012d}.parquet", to_bytes(_table(piece, Entry)))
-        return list(range(first, first + len(pieces)))
+            return self._append(rows)
+
+    def move(self, entries: Sequence[Entry]) -> list[int]:
+        """Let events go in that were no letters, each once: those that are there already are left out. Only the driver does so.
+        Returns the numbers of the files.
+        """
+        known = self.replayed() if entries else set()
+        return self._append([entry for entry in entries if entry.letter not in known])
+
+    def _append(self, rows: Sequence[Entry]) -> list[int]:
+        """A driver and a person may do so at the same time: a number that is taken is not used, and none is left out."""
+        number, numbers = max(self.numbers(), default=0), []
+        for at in range(0, len(rows), MOST_REPLAYS):
+            data = to_bytes(_table(rows[at : at + MOST_REPLAYS], Entry))
+            self._disk.make_folder(self._folder)
+            while True:
+                number += 1
+                try:
+                    self._disk.create(self._folder / f"{number:012d}.parquet", data)
+                    break
+                except FileExistsError:
+                    continue
+            numbers.append(number)
+        return numbers
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -127,10 +152,10 @@ class Inbox:
     def taken(self, source: str) -> list[str]:
         """Every such file of a source, whether it counts or not."""
         names = sorted(self._disk.names(self._folder / source))
-        return [f"{INBOX}/{source}/{name}" for name in names if name.endswith(".parquet")]
+        return [f"{INBOX}/{source}/{name}" for name in names if _TAKEN.fullmatch(name)]
 
     def write_waiting(self, stem: str, waiting: Sequence[Waiting]) -> FileRef:
-        return self._write(f"{INBOX}/waiting/{stem}.parquet", _table(waiting, Waiting))
+        return self._write(f"{WAITING}/{stem}.parquet", _table(waiting, Waiting))
 
     def read_waiting(self, refs: Sequence[FileRef]) -> list[Waiting]:
         found = []
@@ -157,8 +182,20 @@ class Inbox:
             raise _damaged(path, "it is missing") from None
 
 
+def moved_id(event_id: str) -> str:
+    """What an event is known by in a numbered file that was no letter."""
+    return f"event:{event_id}"
+
+
+def tracked_id(entry: Entry) -> str:
+    """The id of an event that comes out of a numbered file, under acknowledging: no other has it."""
+    own = entry.letter.removeprefix("event:")
+    return own if own != entry.letter else f"letter:{own}"
+
+
 def _table(rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> pa.Table:
-    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+    types: dict[object, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+    types[tuple[str, ...]] = pa.list_(pa.string())
     fields = [(field.name, types[field.type]) for field in msgspec.structs.fields(kind)]
     return pa.Table.from_pylist([msgspec.to_builtins(row) for row in rows], pa.schema(fields))
 

@@ -49,9 +49,11 @@ class BatchStep(Step):
         columns = as_columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting, node_id)
         self._waiting, self._count = [], 0
         out = _Out(self)
+        collector = BatchCollector(out.emit, out.emit_batch)
         try:
-            if self._apply(columns, BatchCollector(out.emit, out.emit_batch)) is not None:
+            if self._apply(columns, collector) is not None:
                 raise TypeError(RETURNED)
+            collector.check()
         except (Exception, SystemExit) as error:
             raise applying_failed(self, _Batch(columns), error) from error
         self.processed += len(columns)

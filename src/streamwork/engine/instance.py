@@ -158,7 +158,7 @@ class Instance:
                 watermarks=_watermarks(chain, node),
                 next_tick=None if wake is None else microseconds(wake),
                 letters=letters.get(node.id),
-                troubles=_troubles(node.id, chain.following(node.id)),
+                troubles=_troubles(node.id, chain.instance, chain.following(node.id)),
                 acked=_acked(chain.following(node.id)),
                 taken=self._taken.get(node.id),
             )
@@ -240,11 +240,11 @@ def _event(node: Node, kind: type[Event], text: str) -> Event:
         ) from None
 
 
-def _troubles(component: str, following: Following | None) -> tuple[Trouble, ...]:
+def _troubles(component: str, instance: int, following: Following | None) -> tuple[Trouble, ...]:
     if following is None:
         return ()
-    failed = [Trouble(root, component, why or "failed") for root, why in following.failed]
-    return (*failed, *(Trouble(root, component) for root in following.pending))
+    failed = [Trouble(root, component, why or "failed", instance) for root, why in following.failed]
+    return (*failed, *(Trouble(root, component, "", instance, count) for root, count in following.owed.items()))
 
 
 def _acked(following: Following | None) -> tuple[str, ...]:

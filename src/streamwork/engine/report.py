@@ -24,7 +24,7 @@ class Report(msgspec.Struct, frozen=True):
     next_tick: int | None = None  # when processing time is next waited for
     letters: FileRef | None = None  # events that it could not do, to be kept as dead letters
     troubles: tuple[Trouble, ...] = ()  # under acknowledging: events that are not done
-    acked: tuple[str, ...] = ()  # under acknowledging: earlier events that are done now
+    acked: tuple[str, ...] = ()  # under acknowledging: earlier events that it is done with, as often as it said so
     taken: FileRef | None = None  # of a source without offsets, under acknowledging: what it gave
 
 

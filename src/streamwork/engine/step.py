@@ -91,6 +91,8 @@ class Step(ABC):
         """An event cannot be done: what becomes of it is what `on_error` says. Raises if that is the end of the job."""
         if self.node.on_error == "fail":
             raise applying_failed(self, event, error) from error
+        if self.following is not None:
+            self.following.take_back()
         if self.node.on_error == "drop":
             self.dropped += 1
         elif self.following is not None and root != UNTRACKED:

@@ -46,6 +46,8 @@ class OperatorStep(Step):
                 for event in events:
                     if apply(event, collector) is not None:
                         raise TypeError(RETURNED)
+                    if collector.failure is not None:
+                        collector.check()
                     if (now := given()) != so_far:
                         delivered, so_far = delivered + 1, now
                 self.delivered += delivered
@@ -58,8 +60,10 @@ class OperatorStep(Step):
         apply = self.operator.apply
 
         def one(place: int, event: Any) -> None:
+            collector.failure = None
             if apply(event, collector) is not None:
                 raise TypeError(RETURNED)
+            collector.check()
 
         self._each(events, outputs, one, lambda: None)
 
@@ -86,8 +90,10 @@ class InstanceStep(OperatorStep):
         def one(place: int, event: Any) -> None:
             nonlocal before
             before = copy.deepcopy(self.operator.get_state())
+            collector.failure = None
             if self.operator.apply(event, collector) is not None:
                 raise TypeError(RETURNED)
+            collector.check()
 
         def undo() -> None:
             self.operator = own_copy(self.node)
@@ -111,7 +117,9 @@ class SourceStep(InstanceStep):
     def poll(self) -> Events:
         events: Events = []
         try:
-            self.operator.get_events(EventCollector(events.append))
+            collector = EventCollector(events.append)
+            self.operator.get_events(collector)
+            collector.check()
         except (Exception, SystemExit) as error:
             raise applying_failed(self, "get_events", error) from error
         check_types(self.node.gives, events, self.node.id)
@@ -187,6 +195,8 @@ class KeyedStep(Step):
             try:
                 if apply(event, mine, collector) is not None:
                     raise TypeError(RETURNED)
+                if collector.asked:
+                    collector.check()
             except Exception as error:
                 cut(emitted, ends or [so_far])
                 collector.forget_wishes()
@@ -210,8 +220,11 @@ class KeyedStep(Step):
         outputs = self._outputs()
         collector = KeyedCollector(self._emit(outputs))
         assert self.node.keeps is not None
+        collector.tracking = self.following  # it may acknowledge what it has gathered
         while (due := self.state.pop_due(clock, now)) is not None:
             key, at = due
+            if self.following is not None:
+                self.following.begin(UNTRACKED)
             record = self.state.records.get(key)
             mine = self.node.keeps() if record is None else self._copy(record) if self._atomic else record
             collector.key = key
@@ -219,6 +232,7 @@ class KeyedStep(Step):
             what = f"the timer of {key!r} at {at.isoformat()}"
             try:
                 self.operator.on_timer(key, at, mine, collector)
+                collector.check()
             except SystemExit as error:
                 raise applying_failed(self, what, error) from error
             except Exception as error:
@@ -237,6 +251,7 @@ class KeyedStep(Step):
 
     def _settle(self, collector: KeyedCollector) -> None:
         """Carry out what the operator asked for in one call: to forget its key, or to be woken."""
+        collector.check()
         key = collector.key
         if collector.cleared:
             self.state.forget(key)

@@ -58,34 +58,60 @@ def one_by_one(given: list[Any] | Columns) -> list[list[Any]]:
 
 
 class Following:
-    """What one component says of the events that it is given in one epoch. It is the `Acknowledgement` of its collector."""
+    """What one component's instance says of the events that it is given in one epoch. It is the `Acknowledgement` of its collector.
+
+    Acknowledgements are counted: of an event that came as two children, or that was applied twice, two are owed.
+    """
 
     def __init__(self, manual: bool, name: Callable[[int], str]) -> None:
         """`manual`: an event is done when the component says so, not when it returns. `name` gives a root its event id."""
         self.failed: list[tuple[int, str]] = []
-        self.pending: dict[int, None] = {}
-        self.acked: list[str] = []
+        self.owed: dict[int, int] = {}  # root -> how many acknowledgements lack
+        self.acked: list[str] = []  # events that came before the call at hand, as often as they were acknowledged
         self._manual = manual
         self._name = name
         self._root = UNTRACKED
+        self._owes = False  # True until the call at hand is acknowledged
+        self._before = 0  # what was owed, and how much was acknowledged, before the call at hand
+        self._acked_before = 0
 
     def begin(self, root: int) -> None:
-        """This root's event is applied next."""
+        """This root's event is applied next; or a timer fires, which has none."""
         self._root = root
-        if self._manual and root != UNTRACKED:
-            self.pending[root] = None
+        if self._manual:
+            self._acked_before = len(self.acked)
+            self._owes = root != UNTRACKED
+            if self._owes:
+                self._before = self.owed.get(root, 0)
+                self.owed[root] = self._before + 1
+
+    def take_back(self) -> None:
+        """The call at hand has failed: nothing of it counts, and nobody acknowledges it any more."""
+        if self._manual:
+            del self.acked[self._acked_before :]
+            if self._root != UNTRACKED:
+                self._owe(self._before)
+            self._owes = False
 
     def end(self, root: int, error: str) -> None:
-        """Applying it has failed."""
+        """The event of a root has failed here."""
         self.failed.append((root, error))
-        self.pending.pop(root, None)
 
     @property
     def event_id(self) -> str:
         return "" if self._root == UNTRACKED else self._name(self._root)
 
     def ack(self, event_id: str | None) -> None:
-        if event_id is None or event_id == self.event_id:
-            self.pending.pop(self._root, None)
+        if not self._manual or (event_id is None and not self._owes):  # of one call, once is enough
+            return
+        if event_id is None or (self._root != UNTRACKED and event_id == self.event_id):
+            self._owes = False
+            self._owe(self.owed.get(self._root, 0) - 1)
         else:
             self.acked.append(event_id)
+
+    def _owe(self, count: int) -> None:
+        if count > 0:
+            self.owed[self._root] = count
+        else:
+            self.owed.pop(self._root, None)

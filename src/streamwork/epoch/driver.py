@@ -44,6 +44,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from streamwork.components import Position
+from streamwork.delivery.counts import KINDS
 from streamwork.engine import Abandoned, Report, Work
 from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
@@ -347,9 +348,9 @@ class Driver:
         """4. From here on the epoch is never abandoned, only rolled forward."""
         settled = self._undone.settle(plan, reports, self._now())
         counters = {node.id: reported.counters(node.id, reports) for node in self.graph.nodes}
-        for name, count in settled.given_up.items():  # they do not come again
-            counters[name]["failed"] -= count
-            counters[name]["dead_letters"] += count
+        for name, changes in settled.counts.items():  # a component may be gone that has not acknowledged an event
+            mine = counters.setdefault(name, dict.fromkeys(KINDS, 0))
+            mine.update((kind, mine[kind] + change) for kind, change in changes.items())
         manifest = Manifest(
             epoch=plan.epoch,
             parent=self.at.epoch,

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from streamwork.delivery.inbox import WAITING
 from streamwork.epoch.manifest import Manifest, Plan, to_bytes, whole
 from streamwork.errors import Refused
 from streamwork.job import Graph
@@ -246,7 +247,7 @@ class Store:
 
     def _folders(self) -> list[Path]:
         """Every folder of state files and outputs, and those above them."""
-        outputs, state, waiting = self.folder / "outputs", self.folder / "state", self.folder / "inbox" / "waiting"
+        outputs, state, waiting = self.folder / "outputs", self.folder / "state", self.folder / WAITING
         components = [state / component for component in self.disk.names(state)]
         found = [waiting, outputs, *(outputs / sink for sink in self.disk.names(outputs)), state, *components]
         return found + [folder / instance for folder in components for instance in self.disk.names(folder)]

@@ -1,5 +1,6 @@
 """Events that are not done when an epoch ends, as the driver sees them: what comes again, what waits, what is given up.
 
+resume    what waits is read; where events are not acknowledged any more, it goes into the inbox, to come again at once
 plan      letters that a person replays, and (under acknowledging) events that are due, go into the next epoch
 prepare   what the instances could not do: it waits for its next attempt, or it is a dead letter; the manifest names both
 commit    the dead letters are put where people look for them
@@ -8,8 +9,9 @@ complete  files of the inbox that are done with are removed
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,8 +19,8 @@ import msgspec
 from streamwork.components import Position
 from streamwork.components.columns import as_events
 from streamwork.components.keys import instance_of
-from streamwork.delivery import INBOX, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
-from streamwork.delivery.inbox import MOST_REPLAYS, Entry
+from streamwork.delivery import INBOX, Ack, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
+from streamwork.delivery.inbox import MOST_REPLAYS, Entry, moved_id, tracked_id
 from streamwork.delivery.text import from_text, to_text
 from streamwork.engine import Report
 from streamwork.engine.tracked import lane_of, root_of
@@ -51,7 +53,7 @@ class Settled(msgspec.Struct, frozen=True):
     failed: tuple[FileRef, ...] = ()
     taken: tuple[str, ...] = ()
     letters: dict[str, dict[str, FileRef]] = {}
-    given_up: dict[str, int] = {}  # component -> events that have failed for the last time
+    counts: Mapping[str, Mapping[str, int]] = {}  # component -> what is to be added to its counters
     waiting: tuple[Waiting, ...] = ()
 
 
@@ -61,6 +63,8 @@ class Undone:
     ) -> None:
         self.waiting: tuple[Waiting, ...] = ()
         self._graph = graph
+        self._nodes = {node.id: node for node in graph.nodes}
+        self._order = {node.id: number for number, node in enumerate(graph.nodes)}
         self._layout = layout
         self._store = store
         self._new_stem = new_stem
@@ -76,6 +80,21 @@ class Undone:
         """Go on from a manifest."""
         self.waiting = tuple(self._inbox.read_waiting(at.failed))
         self.completed(at)
+        for node in self._graph.polled:
+            if node.component.replayable:  # what it gave to attempts that came to nothing, it gives again by itself
+                self._discard(self._inbox.taken(node.id))
+        if not self._tracks:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Events are not acknowledged any more: those that wait go into the inbox, which is part of every position. So each comes
+        again as any other input does, from the next epoch on. A start that breaks off here finds what it has put there already.
+        """
+        orphans = self._orphans()
+        waiting = [*self.waiting, *(one for path in orphans for one in self._adopt(path))]
+        self._inbox.move([Entry(moved_id(one.id), one.source, one.instance, one.event) for one in waiting])
+        self.waiting = ()
+        self._discard(orphans)
 
     # ---- plan -----------------------------------------------------------------------------------------------------
 
@@ -88,20 +107,23 @@ class Undone:
     def is_due(self, now: int) -> bool:
         """True if something that waits is to be done now (microseconds), whether there is new input or not."""
         due = self._policy.next_due(self.waiting)
-        return (due is not None and due <= now) or bool(self._orphans())
+        return (due is not None and due <= now) or (self._tracks and bool(self._orphans()))
 
     def begin(self, plan: Plan, now: int) -> Brought:
         """What the planned epoch is given besides its slices."""
         entries = self._inbox.between(plan.start.get(INBOX, 0), plan.end.get(INBOX, 0))
-        replays = [Replay(entry.component, self._instance(entry), entry.event) for entry in entries]
-        brought = Brought(tuple(replays))
-        if self._tracks:
+        coming = [_coming(entry) for entry in entries]
+        if not self._tracks:
+            brought = Brought(tuple(Replay(one.source, self._instance(one), one.event) for one in coming))
+        else:
             orphans = self._orphans()
             self._adopted += orphans
             self._spared.update(orphans)
             self.waiting += tuple(one for path in orphans for one in self._adopt(path))
-            again = self._policy.due(self.waiting, now, max(1, MOST_REPLAYS - len(replays)))
-            replays += [Replay(one.source, one.instance, one.event, root_of(0, i)) for i, one in enumerate(again)]
+            known = {one.id for one in self.waiting} if coming else set()
+            again = [one for one in coming if one.id not in known]
+            again += self._policy.due(self.waiting, now, max(1, MOST_REPLAYS - len(again)))
+            replays = [Replay(one.source, self._instance(one), one.event, root_of(0, i)) for i, one in enumerate(again)]
             replays.sort(key=lambda replay: replay.component)
             lanes, instances = self._lanes(plan)
             brought = Brought(tuple(replays), lanes, instances, tuple(again))
@@ -112,19 +134,19 @@ class Undone:
         """The epoch came to nothing: what it was given comes again."""
         self._brought.pop(plan.epoch, None)
 
-    def _instance(self, entry: Entry) -> int:
-        """Whoever has the key; else the instance that could not do it before."""
-        node = self._graph[entry.component] if entry.component in {n.id for n in self._graph.nodes} else None
+    def _instance(self, one: Waiting) -> int:
+        """Whoever has the key; else the instance that it came in by before, if there still is one of that number."""
+        node = self._nodes.get(one.source)
         if node is None:
             raise JobFailed(
                 "SW-INBOX-EVENT",
-                f"letter {entry.letter} was replayed to {entry.component!r}, which the job does not have",
-                f"give the component that takes it the id {entry.component!r}, and start again",
+                f"event {one.id} is to come again to {one.source!r}, which the job does not have",
+                f"give the component that takes it the id {one.source!r}, and start again",
             )
         if node.key is None or node.takes is None:
-            return min(entry.instance, node.parallelism - 1)
+            return min(one.instance, node.parallelism - 1)
         try:
-            event = from_text(node.takes, entry.event)
+            event = from_text(node.takes, one.event)
         except (msgspec.ValidationError, msgspec.DecodeError):
             return 0  # the instance says what is wrong with it
         groups = self._layout.groups
@@ -142,15 +164,13 @@ class Undone:
 
     def _orphans(self) -> list[str]:
         """What a source without offsets gave to attempts that came to nothing."""
-        if not self._tracks:
-            return []
         lost = [node.id for node in self._graph.polled if not node.component.replayable]
         return [path for source in lost for path in self._inbox.taken(source) if path not in self._spared]
 
     def _adopt(self, path: str) -> list[Waiting]:
         source, _, name = path.removeprefix(f"{INBOX}/").partition("/")
         stem = name.removesuffix(".parquet")
-        instance = min(int(stem.rpartition("-")[2]), self._graph[source].parallelism - 1)
+        instance = int(stem.rpartition("-")[2])
         events = self._inbox.read_taken(path)
         return [
             Waiting(f"{source}/{stem}-{i}", source, instance, event, 0, 0, False, source, "its epoch came to nothing")
@@ -167,8 +187,9 @@ class Undone:
             return Settled(letters=letters)
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
         troubles = [trouble for report in reports for trouble in report.troubles]
+        troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
         events = self._events(plan, brought, {trouble.root for trouble in troubles}, taken)
-        acked = [one for report in reports for one in report.acked]
+        acked = [Ack(one, f"{report.component}/{report.instance}") for report in reports for one in report.acked]
         outcome = self._policy.settle(plan.epoch, now, self.waiting, brought.again, troubles, acked, events.__getitem__)
         given_up: dict[str, list[Letter]] = defaultdict(list)
         for letter in outcome.letters:
@@ -177,17 +198,12 @@ class Undone:
         for component, mine in given_up.items():
             ref = self._letters.stage(f"outputs/{component}/{stem}.letters.parquet", mine)
             letters.setdefault(component, {})["given-up"] = ref
-        failed_now = {(t.component, t.root) for t in troubles if t.error}
-        ids = {component: {events[root].id for name, root in failed_now if name == component} for component in given_up}
         return Settled(
             failed=(self._inbox.write_waiting(stem, outcome.waiting),) if outcome.waiting else (),
             taken=(*self._adopted, *taken.values()),
             waiting=outcome.waiting,
             letters=letters,
-            given_up={
-                name: sum(1 for one in outcome.given_up if one.component == name and one.id in ids[name])
-                for name in given_up
-            },
+            counts=outcome.counts,
         )
 
     def prepared(self, settled: Settled) -> None:
@@ -220,13 +236,13 @@ class Undone:
     def _read(self, plan: Plan, name: str, numbers: set[int]) -> dict[int, str]:
         source, _, partition = name.partition("/")
         found: dict[int, str] = {}
-        at, last = 0, max(numbers)
+        at, wanted = 0, sorted(numbers)
         slices: Any = self._graph[source].component.read(partition, plan.start.get(name, 0), plan.end[name])
         for piece in slices:
-            if at > last:
+            if at > wanted[-1]:
                 break
             given, count = piece.given, len(piece.given)
-            mine = [number for number in numbers if at <= number < at + count]  # no object is made of the others
+            mine = wanted[bisect_left(wanted, at) : bisect_left(wanted, at + count)]  # no object is made of the others
             found.update((number, to_text(as_events(given[number - at : number - at + 1])[0])) for number in mine)
             at += count
         return found
@@ -239,9 +255,17 @@ class Undone:
 
     def completed(self, manifest: Manifest) -> None:
         """Remove what is done with."""
-        for path in manifest.taken:
+        self._discard(manifest.taken)
+        self._spared.difference_update(manifest.taken)
+
+    def _discard(self, paths: Iterable[str]) -> None:
+        for path in paths:
             self._store.disk.discard(self._store.folder / path)
-            self._spared.discard(path)
+
+
+def _coming(entry: Entry) -> Waiting:
+    """What a numbered file brings, as the acknowledger knows it: an event of which nothing has failed yet."""
+    return Waiting(tracked_id(entry), entry.component, entry.instance, entry.event, 0, 0, False, entry.component, "")
 
 
 def keep_letters(dead_letters: DeadLetters, manifest: Manifest) -> None:
