@@ -103,7 +103,7 @@ def test_status_names_the_events_that_wait(tmp_path: Path) -> None:
     assert "  payments/0/1-4 at squeamish, 1 attempts failed, comes again in 3" in text
     found = samples(exposition(tmp_path / ".streamwork", "squeamish", RealClock()).decode())
     assert found["streamwork_waiting_events", "failed"] == 3 and found["streamwork_waiting_events", "pending"] == 0
-    (file,) = (tmp_path / ".streamwork" / "squeamish" / "inbox" / "waiting").glob("*3-*.parquet")
+    (file,) = (tmp_path / ".streamwork" / "squeamish" / "inbox" / "@waiting").glob("*3-*.parquet")
     file.write_bytes(b"")
     assert "cannot be used" in status(tmp_path)["waiting"]["problem"], "status shows what can be shown"
 

@@ -224,7 +224,9 @@ class Driver:
         if self._nothing_happened(plan, reports):
             self._undone.forget(plan)
             self._doubts.settle(plan)
-            return None  # the number is spent
+            self._watch.idle(plan)
+            self._planner.idle(plan)
+            return None
         try:
             manifest = self._prepare(plan, reports)
         except FileExistsError:  # somebody has used that number: it is spent
@@ -249,6 +251,8 @@ class Driver:
     def _nothing_happened(self, plan: Plan, reports: Sequence[Report]) -> bool:
         """True if sources that are polled had nothing to say, and nothing else was due."""
         if not self.graph.polled or reported.events(self.graph, reports):
+            return False
+        if any(report.troubles or report.acked for report in reports):
             return False
         return plan.end.items() <= plan.start.items() and not self._undone.is_due(self._now())
 
@@ -457,6 +461,10 @@ class Driver:
     def finished(self) -> bool:
         """True if no input will ever come again."""
         return all(node.component.bounded for node in self.graph.sources)
+
+    def asks(self) -> bool:
+        """True if there are sources that can only be asked for events in an epoch."""
+        return bool(self.graph.polled)
 
     def behind(self) -> bool:
         """True if an epoch is under way, or the last one could not take all the input that was there when it was planned."""

@@ -30,6 +30,7 @@ class Planner:
         self._route = Route()
         self._skipped: Position = {}
         self._lost: Position = {}
+        self._idle: Plan | None = None  # the last plan, if nothing has come of it
 
     def resume(self, fence: int, at: Position, route: Route, lost: Position) -> dict[str, tuple[int, int]]:
         """Go on from a position, first by a route to sinks that are ahead. `lost` is how far was planned before, under
@@ -51,6 +52,12 @@ class Planner:
         if self._route.done(at):
             self._route = Route()
 
+    def idle(self, plan: Plan) -> None:
+        """The epoch was computed, and sources that can only be asked had nothing to say: the plan stands, and no number is spent
+        on asking again.
+        """
+        self._idle = plan
+
     def lose(self, plan: Plan) -> None:
         """Under at-most-once: the epoch comes to nothing, and is not read again, since some of it may have been written."""
         self._lost = furthest(self._lost, plan.end)
@@ -67,7 +74,8 @@ class Planner:
         woken = graph.timed and self.next_tick is not None and tick >= self.next_tick
         if end == start and not woken and not graph.polled and not self._undone.is_due(tick):
             return None
-        ticks = (max(tick, start.get(CLOCK, 0) + 1),) if graph.timed else ()
+        asks = end == start and not woken  # nothing but what sources have to say that can only be asked in an epoch
+        ticks = (max(tick, start.get(CLOCK, 0) + 1),) if graph.timed and not asks else ()
         end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
         self.limited = ends(graph, end, max_events=1) != end
         for node in graph.planned:
@@ -80,6 +88,10 @@ class Planner:
         self, parent: int, start: Position, end: Position, ticks: tuple[int, ...], begin: Callable[[int], None]
     ) -> Plan:
         """A name that is taken means that the number is spent: take the next."""
+        idle, self._idle = self._idle, None
+        if idle is not None and (idle.parent, idle.start, idle.end, idle.ticks) == (parent, start, end, ticks):
+            begin(idle.epoch)
+            return idle
         while True:
             plan = Plan(self._next, parent, self._fence, start, end, ticks)
             self._next += 1

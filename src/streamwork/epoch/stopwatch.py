@@ -39,6 +39,10 @@ class Stopwatch:
         self._wasted.setdefault(epoch, []).extend(self._told.get(epoch, ()))
         self._told[epoch] = [Counts.of(report.component, report.instance, report.counters) for report in reports]
 
+    def idle(self, plan: Plan) -> None:
+        """Nothing has happened in that epoch, so there is nothing to tell of it."""
+        self._forget(plan.epoch)
+
     def completed(self, manifest: Manifest, refused: Refusals) -> None:
         """`refused` are the rows that sinks did not take at the commit."""
         told = settled(manifest.counters, self._told.pop(manifest.epoch, []), refused)
@@ -84,6 +88,9 @@ class Stopwatch:
             note=note,
         )
         self._history.record(row, counts, self._wasted.get(epoch, []), once)
+        self._forget(epoch)
+
+    def _forget(self, epoch: int) -> None:
         for kept in (self._begun, self._last, self._laps, self._told, self._wasted):
             for known in [number for number in kept if number <= epoch]:
                 del kept[known]

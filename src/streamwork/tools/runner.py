@@ -293,7 +293,9 @@ class Lives:
             if driver.run_epoch() is None:
                 if ends and not driver.unsettled():
                     return
-                self._wait(IDLE_SECONDS)
+                # To ask a source is an epoch, which costs more than a look at how long a file is.
+                pause = self.settings.checkpoint_every if driver.asks() and not ends else 0.0
+                self._wait(max(IDLE_SECONDS, planned + pause - self._clock.monotonic()))
             elif not ends and not driver.behind():
                 self._wait(max(0.0, planned + self.settings.checkpoint_every - self._clock.monotonic()))
             self._attend()

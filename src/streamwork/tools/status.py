@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class WaitingEvent(msgspec.Struct, frozen=True):
     error: str
     pending: bool
     due_seconds: float  # until it comes again, or, if it is pending, until it has failed
+    owed: dict[str, int] = {}  # if it is pending: component -> how many acknowledgements lack
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -145,7 +147,13 @@ def waits(store: Store, now: float) -> Waits:
         first = sorted(found, key=lambda one: one.due)[:MOST_WAITING]
         shown = tuple(
             WaitingEvent(
-                one.id, one.component, one.attempts, one.error, one.pending, round(one.due / 1_000_000 - now, 3)
+                one.id,
+                one.component,
+                one.attempts,
+                one.error,
+                one.pending,
+                round(one.due / 1_000_000 - now, 3),
+                dict(Counter(by.rpartition("/")[0] for by in one.owed)),
             )
             for one in first
         )
@@ -211,7 +219,8 @@ def _waiting_lines(waiting: Waits) -> list[str]:
     for one in waiting.first[:MOST_TOLD]:
         when = f"{max(0.0, one.due_seconds):.1f} s"
         then = f"has failed in {when}" if one.pending else f"comes again in {when}"
-        told.append(f"  {one.id} at {one.component}, {one.attempts} attempts failed, {then}: {one.error}")
+        where = ", ".join(one.owed) or one.component
+        told.append(f"  {one.id} at {where}, {one.attempts} attempts failed, {then}: {one.error}")
     if waiting.count > MOST_TOLD:
         told.append("  ... (--json shows more)")
     return told
