@@ -140,6 +140,21 @@ def test_an_attempt_that_took_too_long_counts_too(tmp_path: Path, monkeypatch: p
     assert every["out"]["delivered"] == 60, "it did not get that far"
 
 
+def test_what_a_start_passes_over_was_in_vain(tmp_path: Path) -> None:
+    """The newest checkpoint is damaged: its events are read again, and count once."""
+    job = parallel_job(tmp_path, payments(60), Summing(), semantics="at-least-once")
+    run_job(job, tmp_path / "root")
+    for copy in (tmp_path / "root" / "counted" / "checkpoints").glob("000000000003.*json"):
+        if "plan" not in copy.name:
+            copy.write_text("{}")
+    run_job(job, tmp_path / "root")
+    history = tmp_path / "root" / "counted" / "history.sqlite"
+    assert [(one.epoch, one.outcome) for one in rows(history, 2)] == [(4, Result.COMPLETED), (3, Result.ABANDONED)]
+    every, committed = counted(tmp_path, "counted"), counted(tmp_path, "counted", committed=True)
+    assert (every["payments"]["processed"], committed["payments"]["processed"]) == (80, 60)
+    assert {one.outcome: one.epochs for one in outcomes(history)} == {Result.COMPLETED: 3, Result.ABANDONED: 1}
+
+
 @pytest.mark.spark
 def test_what_was_computed_twice_because_attempts_did_not_agree_is_counted_twice(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch

@@ -133,7 +133,7 @@ def check_nothing_left_over(world: World) -> None:
     named |= {ref["path"] for m in kept for ref in m["failed"]}
     found = {
         world.name(path)
-        for folder in ("state", "outputs", "inbox/waiting")
+        for folder in ("state", "outputs", "inbox/@waiting")
         for path in world.home.glob(f"{folder}/**/*.*")
     }
     assert found <= named, f"LEFT OVER: {sorted(found - named)}"

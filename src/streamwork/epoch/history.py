@@ -120,6 +120,11 @@ class Recorder(Protocol):
         Never raises.
         """
 
+    def back_to(self, epoch: int) -> None:
+        """A start goes on from this epoch: whatever was committed beyond it was passed over, and counts as done in vain. Never
+        raises.
+        """
+
     def close(self) -> None: ...
 
 
@@ -132,6 +137,8 @@ class NoHistory:
 
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
         return found
+
+    def back_to(self, epoch: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -154,6 +161,17 @@ class History:
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
         news = self._attempt(lambda db: _doubt(db, found), "what is in doubt")
         return found if news is None else news  # better told twice than never
+
+    def back_to(self, epoch: int) -> None:
+        try:
+            if self._db is None and self._path.exists():
+                self._db = _open(self._path)
+            if self._db is not None:
+                with self._db:
+                    for row in _committed_beyond(self._db, epoch):
+                        _pass_over(self._db, *row)
+        except sqlite3.Error:  # then some are counted twice; if it is damaged, the next row finds out
+            self._let_go()
 
     def close(self) -> None:
         self._let_go()
@@ -311,6 +329,32 @@ def _add(db: sqlite3.Connection, table: str, key: str, rows: Sequence[tuple[obje
     if rows:
         insert = f"INSERT INTO {table} ({key}, {_KINDS}) VALUES ({_marks(rows[0])}) ON CONFLICT DO UPDATE SET {_SUMS}"
         db.executemany(insert, rows)
+
+
+def _committed_beyond(db: sqlite3.Connection, epoch: int) -> list[tuple[int, int, str]]:
+    done = [one.value for one in Result if one.committed]
+    query = f"SELECT epoch, fence, outcome FROM epochs WHERE epoch > ? AND outcome IN ({_marks(done)})"
+    return db.execute(query, (epoch, *done)).fetchall()
+
+
+def _pass_over(db: sqlite3.Connection, epoch: int, fence: int, outcome: str) -> None:
+    """What one epoch counted was in vain."""
+    vain, mine = Result.ABANDONED.value, (epoch, fence, outcome)
+    where = "WHERE epoch = ? AND fence = ? AND outcome = ?"
+    counted = db.execute(f"SELECT component, instance, {_KINDS} FROM counts {where}", mine).fetchall()
+    db.execute(f"DELETE FROM counts {where}", mine)
+    _add(db, "totals", "outcome, component, instance", [(outcome, *c[:2], *(-n for n in c[2:])) for c in counted])
+    _add(db, "totals", "outcome, component, instance", [(vain, *c) for c in counted])
+    _add(db, "counts", "epoch, fence, outcome, component, instance", [(epoch, fence, vain, *c) for c in counted])
+    steps = ", ".join(f'coalesce("{step}", 0.0)' for step in _STEPS)
+    seconds = db.execute(f"SELECT {steps} FROM epochs {where}", mine).fetchone()
+    for which, sign in ((outcome, -1), (vain, 1)):
+        db.execute(
+            f"""INSERT INTO outcomes VALUES (?, ?, {_marks(seconds)}) ON CONFLICT DO UPDATE SET
+            epochs = epochs + excluded.epochs, {", ".join(f'"{step}" = "{step}" + excluded."{step}"' for step in _STEPS)}""",
+            (which, sign, *(sign * value for value in seconds)),
+        )
+    db.execute(f"UPDATE OR REPLACE epochs SET outcome = ?, note = 'passed over' {where}", (vain, *mine))
 
 
 def _doubt(db: sqlite3.Connection, found: Sequence[InDoubt]) -> list[InDoubt]:

@@ -49,11 +49,13 @@ class Stopwatch:
         self._record(manifest.epoch, manifest.fence, Result.COMPLETED, manifest.events, told)
 
     def rolled_forward(self, manifest: Manifest, refused: Refusals) -> None:
+        self._history.back_to(manifest.epoch)
         told = settled(manifest.counters, [], refused)
         self._record(manifest.epoch, manifest.fence, Result.ROLLED_FORWARD, manifest.events, told)
 
     def resumed(self, manifest: Manifest) -> None:
-        """Whoever completed it may have died before it could say so."""
+        """Whoever completed it may have died before it could say so; whoever went on from it, in vain, may have said so."""
+        self._history.back_to(manifest.epoch)
         if manifest.epoch:
             told = settled(manifest.counters, [], {})
             self._record(manifest.epoch, manifest.fence, Result.COMPLETED, manifest.events, told, once=True)
