@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delivery.failing_jobs import Item, Result, Tries
+from delivery.failing_jobs import Item, Result, Spreading, Tries, chance
 from delivery.test_acknowledging import written
 from sample import run_job
-from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink, all_instances
+from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink, all_instances, fields, shuffle
 from streamwork.delivery import Ack, Acknowledger, Trouble, Waiting, acknowledger
 from streamwork.delivery.text import from_text
 from streamwork.engine.tracked import Following, root_of
@@ -206,6 +207,98 @@ def test_as_many_are_owed_as_were_not_acknowledged(calls: list[tuple[int, str]])
             mine.ack(f"event-{root}")
             owed[root] = max(0, owed[root] - 1)
     assert mine.owed == {root: count for root, count in owed.items() if count}
+
+
+class Chancy(Operator[Result, Result]):
+    """Acknowledges at once, or with what it is given next, or never, by chance; and writes down what it has acknowledged."""
+
+    manual_ack = True
+    acked: ClassVar[set[tuple[str, str]]] = set()
+
+    def __init__(self) -> None:
+        self.held: list[tuple[str, str, str]] = []
+        self.seen = 0
+
+    def apply(self, event: Result, collector: Any) -> None:
+        self.seen += 1
+        drawn = chance(event.name, event.by, self.seen)
+        if drawn < 0.5:
+            for event_id, *what in self.held:
+                collector.ack(event_id)
+                self.acked.add((what[0], what[1]))
+            self.held.clear()
+        if drawn < 0.35:
+            collector.ack()
+            self.acked.add((event.name, event.by))
+        elif drawn < 0.8:
+            self.held.append((collector.event_id, event.name, event.by))
+        collector.emit(event)
+
+
+class Named(Operator[Item, Result]):
+    def __init__(self, by: str) -> None:
+        self.by = by
+
+    def apply(self, event: Item, collector: Any) -> None:
+        collector.emit(Result(event.name, self.by))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), crashes=st.lists(st.integers(1, 400), max_size=2))
+def test_what_is_done_was_acknowledged_by_everyone(seed: int, crashes: list[int]) -> None:
+    """Two branches with two children each, in several instances: all four were acknowledged, or it is a dead letter."""
+    Chancy.acked.clear()
+    rng = random.Random(seed)
+    made, items = job(max_attempts=3, parallelism=rng.randint(1, 3))
+    for by in ("left", "right"):
+        spread = items.apply(Named(by), id=by).apply(Spreading(), id=f"{by}-spread")
+        hands = spread.apply(Chancy(), id=f"{by}-hand", grouping=rng.choice([None, shuffle(), fields("by")]))
+        hands.sink(NONE, id=f"{by}-out")
+    names = [f"{i:02d}" for i in range(20)]
+    result = run(made, named(*names), seed=seed, crash_at=crashes)
+    dead = {name for name, *_ in given_up(result)}
+    for name in set(names) - dead:
+        for by in ("left-0", "left-1", "right-0", "right-1"):
+            assert (name, by) in Chancy.acked, (name, by, seed, crashes)
+
+
+def test_who_counts_one_acknowledgement_for_all_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acknowledger, "_acknowledged", lambda one, acks: one if acks is None else None)
+    missed = 0
+    for seed in range(10):
+        try:
+            test_what_is_done_was_acknowledged_by_everyone.hypothesis.inner_test(seed, [])  # type: ignore[attr-defined]
+        except AssertionError:
+            missed += 1
+    assert missed
+
+
+class FirstChild(Operator[Result, Result]):
+    """Holds the first child of an event, in two attempts, and then acknowledges what it holds. The second child never."""
+
+    manual_ack = True
+    held: ClassVar[list[str]] = []
+
+    def apply(self, event: Result, collector: Any) -> None:
+        if event.by.endswith("0"):
+            self.held.append(collector.event_id)
+        elif len(self.held) == 2:
+            for event_id in self.held:
+                collector.ack(event_id)
+
+
+def test_an_acknowledgement_of_an_attempt_that_has_failed_says_nothing_of_the_next() -> None:
+    FirstChild.held.clear()
+    made, items = job(max_attempts=2)
+    spread = items.apply(Named("a"), id="named").apply(Spreading(), id="spread")
+    spread.apply(FirstChild(), id="hand").sink(NONE, id="out")
+    assert [name for name, *_ in given_up(run(made, named("A")))] == ["A"]
+
+
+def test_if_attempts_had_one_id_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Waiting, "event_id", property(lambda self: self.id))
+    with pytest.raises(AssertionError):
+        test_an_acknowledgement_of_an_attempt_that_has_failed_says_nothing_of_the_next()
 
 
 # ---- the policy -----------------------------------------------------------------------------------------------------

@@ -46,7 +46,9 @@ class EventCollector:
 
     @property
     def event_id(self) -> str:
-        """The id of the source event that the event being applied comes from. Only acknowledging gives events an id."""
+        """The id of the source event that the event being applied comes from. Only acknowledging gives events an id; each attempt
+        at an event has another one.
+        """
         if self.tracking is None:
             raise WrongUse(
                 "SW-EVENT-ID",

@@ -48,6 +48,13 @@ class Waiting(msgspec.Struct, frozen=True):
     error: str
     owed: tuple[str, ...] = ()  # if it is pending: component/instance, once for each acknowledgement that lacks
 
+    @property
+    def event_id(self) -> str:
+        """What components know it by in its next attempt, or the one that is pending. Each attempt has an id of its own: an
+        acknowledgement of one that has failed says nothing of the next, which may have come to others.
+        """
+        return f"{self.id}#{self.attempts}" if self.attempts else self.id
+
 
 class Trouble(msgspec.Struct, frozen=True):
     """An event that is not done after an epoch: who says so, and why. Without an error it is only pending."""
@@ -117,7 +124,7 @@ class Acknowledger:
         again, acks = {one.id for one in taken}, _by_event(acked)
         kept = [one for one in before if one.id not in again]
         pending = [one for one in (*kept, *new) if one.pending]
-        unsettled = [left for one in pending if (left := _acknowledged(one, acks.get(one.id))) is not None]
+        unsettled = [left for one in pending if (left := _acknowledged(one, acks.get(one.event_id))) is not None]
         late = [self._overdue(one) for one in unsettled if one.due <= now]
         refused = [one for one in new if not one.pending]
         counts: dict[str, Counter[str]] = defaultdict(Counter)

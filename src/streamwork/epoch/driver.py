@@ -291,7 +291,7 @@ class Driver:
     def _submit(self, plan: Plan) -> None:
         """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
         brought = self._undone.begin(plan, self._now())
-        retried = tuple(one.id for one in brought.again)
+        retried = tuple(one.event_id for one in brought.again)
         works = [
             Work(
                 chain=number,
