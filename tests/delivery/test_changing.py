@@ -69,11 +69,20 @@ def rows(folder: Path) -> Counter[tuple[str, str]]:
 ONCE = Counter({(item.name, "1"): 1 for item in ITEMS})
 
 
+class Told(CrashAt):
+    """Remembers what a start told."""
+
+    def on_started(self, *told: Any) -> None:
+        self.story = told[1].story
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_waits_comes_again_at_once(tmp_path: Path, target: str) -> None:
     with_two_that_wait(tmp_path)
-    live(tmp_path, TARGETS[target])
+    told = Told(10**9)
+    live(tmp_path, TARGETS[target], told)
     assert rows(tmp_path) == ONCE
+    assert told.story == ("events are not acknowledged any more: 2 that waited come again, through the inbox",)
 
 
 def test_on_every_host(tmp_path: Path, mode: str) -> None:
@@ -170,7 +179,7 @@ def test_no_id_of_a_source_is_in_the_way(tmp_path: Path, source: str) -> None:
 
 
 def test_without_the_way_into_the_inbox_it_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Undone, "_let_go", lambda self: setattr(self, "waiting", ()))
+    monkeypatch.setattr(Undone, "_let_go", lambda self: setattr(self, "waiting", ()) or ())
     with pytest.raises(AssertionError):
         test_what_waits_comes_again_at_once(tmp_path, "exactly-once")
 

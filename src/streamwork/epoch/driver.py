@@ -170,7 +170,7 @@ class Driver:
         found = self._recovery.finish(choice, self.fence, lambda step, m: self._tell(step, m.epoch))  # 6, 7, 8
         self.at = self._tip = found.at
         self._chains = found.chains
-        self._undone.resume(self.at)
+        let_go = self._undone.resume(self.at)
         lost: Position = {}
         doubts: Sequence[InDoubt] = ()
         if self.graph.promise.at_most_once:
@@ -190,7 +190,7 @@ class Driver:
             for name, (was, to) in skipped.items()
         ]
         rolled_forward = self.at.epoch if found.rolled_forward else None
-        story = (*found.story, *doubt_lines(doubts), *told)
+        story = (*found.story, *doubt_lines(doubts), *let_go, *told)
         return Started(self.fence, new, self.at.epoch, rolled_forward, story, skipped)
 
     def beat(self) -> None:

@@ -76,17 +76,16 @@ class Undone:
         self._adopted: list[str] = []  # files whose events have joined those that wait, and no manifest says so yet
         self._spared: set[str] = set()  # files that have been adopted, or are done with
 
-    def resume(self, at: Manifest) -> None:
-        """Go on from a manifest."""
+    def resume(self, at: Manifest) -> tuple[str, ...]:
+        """Go on from a manifest. Returns what people should know."""
         self.waiting = tuple(self._inbox.read_waiting(at.failed))
         self.completed(at)
         for node in self._graph.polled:
             if node.component.replayable:  # what it gave to attempts that came to nothing, it gives again by itself
                 self._discard(self._inbox.taken(node.id))
-        if not self._tracks:
-            self._let_go()
+        return () if self._tracks else self._let_go()
 
-    def _let_go(self) -> None:
+    def _let_go(self) -> tuple[str, ...]:
         """Events are not acknowledged any more: those that wait go into the inbox, which is part of every position. So each comes
         again as any other input does, from the next epoch on. A start that breaks off here finds what it has put there already.
         """
@@ -95,6 +94,9 @@ class Undone:
         self._inbox.move([Entry(moved_id(one.id), one.source, one.instance, one.event) for one in waiting])
         self.waiting = ()
         self._discard(orphans)
+        if not waiting:
+            return ()
+        return (f"events are not acknowledged any more: {len(waiting):,} that waited come again, through the inbox",)
 
     # ---- plan -----------------------------------------------------------------------------------------------------
 
