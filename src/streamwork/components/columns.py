@@ -184,9 +184,19 @@ def check_entered(kind: type[msgspec.Struct], structs: Sequence[Any]) -> None:
             raise Misfit(misfit.value, misfit.expected, name) from None
 
 
+def culprit(misfit: Misfit, kind: type[msgspec.Struct], structs: Sequence[Any]) -> int | None:
+    """The place of the first whose field does not fit."""
+    for place, struct in enumerate(structs):
+        try:
+            build_column(kind, misfit.path, [struct])
+        except Misfit:
+            return place
+    return None
+
+
 def misfit_error(misfit: Misfit, kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> JobFailed:
-    culprit = next((s for s in structs if getattr(s, misfit.path, None) is misfit.value), None)
-    named = f" of {show(culprit)}" if culprit is not None else ""
+    place = culprit(misfit, kind, structs)
+    named = f" of {show(structs[place])}" if place is not None else ""
     return JobFailed(
         "SW-TYPE-VALUE",
         f"{where}: {kind.__name__}.{misfit.path}: {misfit}{named}",

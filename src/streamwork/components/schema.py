@@ -132,19 +132,19 @@ class ListType(FieldType):
         super().__init__(
             pa.list_(pa.field("item", item.arrow, item.nullable)), f"list[{item.name}]", (list, tuple), nullable
         )
-        self._item = item
+        self.item = item
 
     def build(self, values: Values) -> pa.Array:
         self.check(values)
         offsets = _offsets(values)
-        items = self._item.build(list(chain.from_iterable(v for v in values if v is not None)))
+        items = self.item.build(list(chain.from_iterable(v for v in values if v is not None)))
         return pa.ListArray.from_arrays(offsets, items, type=self.arrow)
 
     def restore(self, values: Values) -> Values:
-        return [v if v is None else list(self._item.restore(v)) for v in values]
+        return [v if v is None else list(self.item.restore(v)) for v in values]
 
     def check_entered(self, values: Values) -> None:
-        self._item.check_entered([item for v in values if v is not None for item in v])
+        self.item.check_entered([item for v in values if v is not None for item in v])
 
 
 class MapType(FieldType):
@@ -155,23 +155,23 @@ class MapType(FieldType):
             (dict,),
             nullable,
         )
-        self._key, self._item = FieldType(pa.string(), "str", (str,), False), item
+        self.key, self.item = FieldType(pa.string(), "str", (str,), False), item
 
     def build(self, values: Values) -> pa.Array:
         self.check(values)
         present = [v for v in values if v is not None]
-        keys = self._key.build(list(chain.from_iterable(v.keys() for v in present)))
-        items = self._item.build(list(chain.from_iterable(v.values() for v in present)))
+        keys = self.key.build(list(chain.from_iterable(v.keys() for v in present)))
+        items = self.item.build(list(chain.from_iterable(v.values() for v in present)))
         return pa.MapArray.from_arrays(_offsets(values), keys, items, self.arrow)
 
     def restore(self, values: Values) -> Values:
         return [
-            v if v is None else dict(zip([k for k, _ in v], self._item.restore([x for _, x in v]), strict=True))
+            v if v is None else dict(zip([k for k, _ in v], self.item.restore([x for _, x in v]), strict=True))
             for v in values
         ]
 
     def check_entered(self, values: Values) -> None:
-        self._item.check_entered([item for v in values if v is not None for item in v.values()])
+        self.item.check_entered([item for v in values if v is not None for item in v.values()])
 
 
 class NestedType(FieldType):

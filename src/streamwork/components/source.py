@@ -53,6 +53,18 @@ class Slice:
         else:
             self.dropped += 1
 
+    def add(self, other: Slice) -> None:
+        """What came next, to a list."""
+        assert isinstance(self.given, list)
+        self.given += other.events
+        self.dropped += other.dropped
+        self.letters += other.letters
+
+    @property
+    def came(self) -> int:
+        """How much was read for it: events, and what is none."""
+        return len(self.given) + self.dropped + len(self.letters) + sum(self.left_out.values())
+
     @property
     def events(self) -> list[Any]:
         return as_events(self.given)

@@ -45,8 +45,8 @@ class BatchStep(Step):
         """Apply what waits."""
         if not self._count:
             return {}
-        first, node_id = self._waiting[0], self.node.id
-        columns = as_columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting, node_id)
+        first = self._waiting[0]
+        columns = self.blame.columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting)
         self._waiting, self._count = [], 0
         out = _Out(self)
         collector = BatchCollector(out.emit, out.emit_batch)
@@ -54,8 +54,10 @@ class BatchStep(Step):
             if self._apply(columns, collector) is not None:
                 raise TypeError(RETURNED)
             collector.check()
-        except (Exception, SystemExit) as error:
-            raise applying_failed(self, _Batch(columns), error) from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise applying_failed(self, _Batch(columns), error, is_one=False) from error
         self.processed += len(columns)
         self.delivered += len(columns)  # of a batch nobody can tell which of its events gave what
         return out.outputs()

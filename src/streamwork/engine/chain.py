@@ -23,11 +23,13 @@ from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
+from streamwork.engine.blame import Blame
 from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
 from streamwork.engine.step import Given, Outputs, Step
 from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
 from streamwork.engine.tracked import Following, Tracked, one_by_one, root_of
+from streamwork.errors import StreamworkError
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
 
@@ -52,6 +54,8 @@ class Chain:
         self._steps = {node.id: _step(graph, node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
         sources = [node.id for node in self.nodes if node.kind is NodeKind.SOURCE]
         self._sources = {name: _SourceCount() for name in sources}
+        for step in self._steps.values():
+            step.blame = Blame.of(graph, step.node.inputs)
         self._lanes: dict[str, int] = {}  # under acknowledging: the number of each source partition in this epoch
         self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
         self._followers: dict[Input, list[Step]] = {}
@@ -59,7 +63,12 @@ class Chain:
             for one in step.node.inputs:
                 if one.node in mine:
                     self._followers.setdefault(one, []).append(step)
-        self._emitted = {one: graph[one.node].emits(one.channel) for node in graph.nodes for one in node.inputs}
+        self._unchecked = {
+            one: graph[one.node].emits(one.channel)
+            for node in graph.nodes
+            for one in node.inputs
+            if one.node in self._steps and not self._steps[one.node].answers
+        }
         self._leaving = {one for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine}
         self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
         self._one_by_one = one_by_one or bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
@@ -227,12 +236,21 @@ class Chain:
             if events:
                 through = Input(from_id, channel)
                 leaves, followers = through in self._leaving, self._followers.get(through, ())
-                if (leaves or followers) and through.node in self._steps and not isinstance(events, Columns):
-                    check_types(self._emitted[through], events, str(through))
+                if through in self._unchecked and not isinstance(events, Columns):
+                    self._check(through, events)
                 if leaves:
                     self.outbox.append((through, events))
                 for step in followers:
                     self._pass_on(step.node.id, step.process(events if step.takes_columns else as_events(events)))
+
+    def _check(self, through: Input, events: Given) -> None:
+        """That they are of the declared type. Of their values columns tell, later."""
+        assert isinstance(events, list)
+        try:
+            check_types(self._unchecked[through], events, str(through))
+        except StreamworkError as error:
+            Blame.of(self.graph, [through]).put_on(error)
+            raise
 
 
 @dataclass

@@ -22,6 +22,7 @@ from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.text import from_text, to_text
+from streamwork.engine.blame import Blame, answering
 from streamwork.engine.chain import Chain, from_microseconds, microseconds
 from streamwork.engine.report import Report
 from streamwork.engine.staging import Staging
@@ -80,7 +81,7 @@ class Instance:
                 Path(work.folder),
                 f"outputs/{node.id}/{self._stem}.arrow",
                 node.takes,
-                node.id,
+                Blame.of(self.chain.graph, node.inputs),
                 self._preview(node),
             )
             for node in sinks
@@ -118,19 +119,20 @@ class Instance:
                     self.chain.process(name, partition, piece)
                     yield
         for name, step in self.chain.polled.items():
-            waiting: list[Any] = []
+            waiting = Slice([])
             read, most = 0, self.chain.graph[name].component.max_events
-            while read < most and (events := step.poll()):
-                read += len(events)
+            while read < most and (count := (piece := step.poll()).came):
+                read += count
                 if self.chain.graph.promise.acknowledges:
-                    waiting += events
+                    waiting.add(piece)
                     continue
-                self.chain.process(name, str(self.chain.instance), Slice(events))
+                self.chain.process(name, str(self.chain.instance), piece)
                 yield
-            if waiting:  # what it gave cannot be had again: it is durable before anything is made of it
+            if waiting.events:  # what it gave cannot be had again: it is durable before anything is made of it
                 inbox = Inbox(self._disk, Path(self._work.folder))
-                self._taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in waiting])
-                self.chain.process(name, str(self.chain.instance), Slice(waiting))
+                self._taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in waiting.events])
+            if waiting.came:
+                self.chain.process(name, str(self.chain.instance), waiting)
                 yield
 
     def finish(self, consumed: tuple[str, ...] = ()) -> tuple[Report, ...]:
@@ -139,9 +141,13 @@ class Instance:
         counters = chain.checkpoint()
         for name, rows in self._formats.items():
             before = self.refs.get(name, ())
-            self.refs[name] = self._files.save(
-                rows, self.states[name], before, chain.instance, self.epoch, stem, self._work.memory
-            )
+            try:
+                self.refs[name] = self._files.save(
+                    rows, self.states[name], before, chain.instance, self.epoch, stem, self._work.memory
+                )
+            except StreamworkError as error:
+                Blame(name, answering(chain.graph, name)).put_on(error)
+                raise
         staged = {name: staging.finish() for name, staging in self._stagings.items()}
         letters = {name: self._stage_letters(name, found) for name, found in chain.letters().items()}
         wake = chain.next_tick()

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import Columns, as_columns, as_events, to_structs
+from streamwork.components.columns import Columns, as_events, to_structs
 from streamwork.components.schema import arrow_schema
+from streamwork.engine.blame import Blame
 from streamwork.engine.chain import from_microseconds, microseconds
 from streamwork.engine.channel import Data, Watermark
 from streamwork.engine.tracked import Tracked, roots_of
@@ -63,6 +64,7 @@ class Wire:
     def __init__(self, layout: Layout) -> None:
         self._ways: Sequence[tuple[Input, str]] = layout.exchanged
         self._numbers = {way: number for number, way in enumerate(self._ways)}
+        self._blames = [Blame.of(layout.graph, [one]) for one, _ in self._ways]
         self._kinds: list[type[Event]] = []
         for one, _ in self._ways:
             kind = layout.graph[one.node].emits(one.channel)
@@ -121,7 +123,7 @@ class Wire:
 
     def _batch(self, way: int, given: list[Any]) -> pa.RecordBatch:
         """One batch of what may be lists and columns, in order."""
-        return as_columns(self._kinds[way], given, str(self._ways[way][0])).batch
+        return self._blames[way].columns(self._kinds[way], given).batch
 
 
 def _packed(given: list[Any]) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from streamwork.components.columns import Columns, as_columns, to_structs
+from streamwork.components.columns import Columns, to_structs
 from streamwork.components.sink import RowsRejected, WriteStopped
 from streamwork.engine.staging import Staging
 from streamwork.engine.step import Given, Outputs, Step
@@ -62,7 +62,7 @@ class WriteStep(Step):
             waiting, count, self._waiting, self._count = self._waiting, self._count, [], 0
             assert self.node.takes is not None
             roots = [root for events in waiting for root in _roots(events)] if self.following is not None else []
-            self._write(as_columns(self.node.takes, waiting, self.node.id).batch, roots)
+            self._write(self.blame.columns(self.node.takes, waiting).batch, roots)
             self.processed += count
         return {}
 

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import Columns, as_columns
+from streamwork.components.columns import Columns
 from streamwork.components.schema import arrow_schema
+from streamwork.engine.blame import Blame
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk, DiskFile
@@ -31,15 +32,15 @@ class Staging:
         folder: Path,
         path: str,
         event: type[Event],
-        sink: str,
+        blame: Blame,
         preview: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
-        """`preview` is shown each piece as it is written."""
+        """`blame` is for events that do not fit; `preview` is shown each piece as it is written."""
         self._disk = disk
         self._folder = folder
         self._path = path
         self._event = event
-        self._sink = sink
+        self._blame = blame
         self._preview = preview
         self._file: _HashedFile | None = None
         self._rows = 0
@@ -56,7 +57,7 @@ class Staging:
         """Many small batches cost more than a few large ones, to write and to read."""
         if not self._waiting:
             return
-        batch = as_columns(self._event, self._waiting, self._sink).batch
+        batch = self._blame.columns(self._event, self._waiting).batch
         self._waiting, self._count = [], 0
         if self._file is None:
             target = self._folder / self._path

@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping
 from itertools import repeat
 from typing import Any, cast
 
-from streamwork.components import Event
 from streamwork.components.acknowledging import EventFailed
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns
+from streamwork.components.fitting import check_fits, fitting
 from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
+from streamwork.engine.blame import ILL_TYPED, Blame
 from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
 from streamwork.errors import JobFailed, StreamworkError
-from streamwork.job import Node, NodeKind
+from streamwork.job import Input, Node, NodeKind
 
 MOST_TEXT = 1_000  # characters of an error
 RETURNED = "apply returned a value, which nobody gets: send it with collector.emit(event)"
@@ -40,12 +41,21 @@ class Step(ABC):
         self.node = node
         self.instance = instance
         self.operator = own_copy(node)
+        self.blame = Blame(node.id)  # for what it is given
         self.following: Following | None = None  # under acknowledging
         self.reset()
         self._tracked = tracked
         self._copies = any(holds_mutable(kind) for kind in (node.gives, *node.channels.values()) if kind is not None)
-        # Where the job goes on after an error, an event is applied wholly or not at all.
+        # Where the job goes on after an error, an event is applied wholly or not at all. Then each is asked at once whether what it
+        # has emitted and kept fits; else that shows when columns are built, and the job stops.
         self._atomic = node.on_error != "fail" or tracked
+        # What a filter emits is what it was given: whoever made it answers for it.
+        self._checked = not getattr(node.component, "preserves_events", False)
+
+    @property
+    def answers(self) -> bool:
+        """True if what it gives is sure to fit."""
+        return self._atomic and self._checked
 
     @abstractmethod
     def process(self, events: Any) -> Outputs: ...
@@ -119,17 +129,24 @@ class Step(ABC):
         following, emitted = self.following, list(outputs.values())
         roots = roots_of(events) if following is not None else repeat(UNTRACKED)
         given, so_far, delivered, ends = counter(outputs), 0, 0, several(emitted)
+        check, fits, newest = *self._check(outputs), emitted[0]
         for place, (event, root) in enumerate(zip(events, roots, strict=False)):
             if following is not None:
                 following.begin(root)
             try:
                 apply(place, event)
+                if (now := given()) != so_far and not (now == so_far + 1 and fits(at(newest, -1))):
+                    check(ends or [so_far])
             except Exception as error:
                 cut(emitted, ends or [so_far])
                 undo()
                 self.give_up(event, root, error)
                 continue
-            if (now := given()) != so_far:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                raise applying_failed(self, event, error) from error
+            if now != so_far:
                 delivered, so_far = delivered + 1, now
                 if ends:
                     ends = [*map(len, emitted)]
@@ -138,15 +155,48 @@ class Step(ABC):
                         cast(Tracked, out).came_from(root)
         self.delivered += delivered
 
+    def _check(self, outputs: dict[str, Events]) -> tuple[Callable[[list[int]], None], Callable[[Any], bool]]:
+        """(what refuses events that do not fit, among those emitted beyond these ends; a quick test, for the most common case: an
+        operator that has one output, and has emitted one event)
+        """
+        if not self._checked:
+            return _nothing, _always
+        emitted = [(events, self.node.emits(name), str(Input(self.node.id, name))) for name, events in outputs.items()]
+        main = self.node.gives
+
+        def check(ends: list[int]) -> None:
+            for (events, kind, where), end in zip(emitted, ends, strict=True):
+                if kind is not None:
+                    check_fits(kind, at(events, slice(end, None)), where)
+
+        return check, fitting(main) if main is not None and len(emitted) == 1 else _never
+
     def _guarded_set_up(self, *state: Any) -> None:
         try:
             self.operator.setup_instance(self.instance, *state)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise JobFailed(
                 "SW-OPERATOR-SETUP",
                 f"{self.node.id} (instance {self.instance}) could not be set up: {type(error).__name__}: {error}",
                 f"mend setup_instance of {self.node.title}, or what it connects to, and start again",
             ) from error
+
+
+at = list.__getitem__
+"""Of a `Tracked` list, too, which would be slow to look whether it is asked for a part."""
+
+
+def _nothing(ends: list[int]) -> None: ...
+
+
+def _always(event: Any) -> bool:
+    return True
+
+
+def _never(event: Any) -> bool:
+    return False
 
 
 def cut(emitted: list[Events], ends: list[int]) -> None:
@@ -202,14 +252,22 @@ def own_copy(node: Node) -> Any:
 
 
 def told(error: BaseException) -> str:
-    """An error as a dead letter tells of it."""
+    """An error as a dead letter tells of it. It may come from anywhere: what no file can hold is escaped."""
     text = str(error) if isinstance(error, EventFailed | RowsRejected) else f"{type(error).__name__}: {error}"
+    if isinstance(error, StreamworkError):
+        text = f"{error.code}: {error.cause}"
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
 
 
-def applying_failed(step: Step, event: Any, error: BaseException) -> StreamworkError:
-    """The error of an operator that raised. The chain adds the epoch."""
+def applying_failed(step: Step, event: Any, error: BaseException, is_one: bool = True) -> StreamworkError:
+    """The error of an operator that raised, or whose output or state does not fit. The chain adds the epoch. `is_one`: it is about
+    one event or timer, which another `on_error` would set aside.
+    """
     if isinstance(error, StreamworkError):
+        if error.code in ILL_TYPED and is_one and not error.component:
+            error.cause += f", while applying {show(event)}"
+            error.component = step.node.id
         return error
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
@@ -224,7 +282,7 @@ def applying_failed(step: Step, event: Any, error: BaseException) -> StreamworkE
         f"{who} raised {what} while applying {show(event)}{hint}",
         "mend the operator or the input and start again: the last checkpoint is good, and the job resumes there",
     )
-    if isinstance(event, Event):  # not a timer, nor a whole batch
+    if is_one and isinstance(error, Exception):  # nothing sets SystemExit and its like aside
         failed.component = step.node.id
     return failed
 

@@ -8,23 +8,28 @@ from datetime import datetime
 from itertools import repeat
 from typing import Any, cast
 
-from streamwork.components import EventCollector, KeyedCollector, StatefulSource, TimerClock
-from streamwork.components.columns import check_types
-from streamwork.components.schema import fields_of
+from streamwork.components import EventCollector, KeyedCollector, Slice, StatefulSource, TimerClock
+from streamwork.components.fitting import check_fits, fitting
+from streamwork.components.schema import fields_of, show
 from streamwork.engine.step import (
     RETURNED,
     Events,
     Outputs,
     Step,
     applying_failed,
+    at,
     counter,
     cut,
     own_copy,
     several,
+    told,
 )
 from streamwork.engine.tracked import UNTRACKED, Tracked, roots_of
+from streamwork.errors import StreamworkError
 from streamwork.job import Node
 from streamwork.state import InstanceState, KeyedState
+
+UNKNOWN = object()
 
 
 class OperatorStep(Step):
@@ -51,7 +56,9 @@ class OperatorStep(Step):
                     if (now := given()) != so_far:
                         delivered, so_far = delivered + 1, now
                 self.delivered += delivered
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
         return outputs
@@ -86,23 +93,41 @@ class InstanceStep(OperatorStep):
     def _process_atomically(self, events: Events, outputs: dict[str, Events], collector: EventCollector) -> None:
         """What the object was before is kept until an event is done; after a failure a fresh object is set up from it."""
         before: Any = None
+        after: Any = UNKNOWN
 
         def one(place: int, event: Any) -> None:
-            nonlocal before
-            before = copy.deepcopy(self.operator.get_state())
+            nonlocal before, after
+            before = self._taken() if after is UNKNOWN else after
+            after = UNKNOWN
             collector.failure = None
             if self.operator.apply(event, collector) is not None:
                 raise TypeError(RETURNED)
             collector.check()
+            after = self._taken()
 
         def undo() -> None:
+            nonlocal after
+            after = UNKNOWN
             self.operator = own_copy(self.node)
             self._guarded_set_up(before)
 
         self._each(events, outputs, one, undo)
 
     def take_state(self) -> None:
-        self.state.record = self._given = copy.deepcopy(self.operator.get_state())
+        self.state.record = self._given = self._taken()
+
+    def _taken(self) -> Any:
+        """The record that the object stands for now, checked. None says that it has none."""
+        try:
+            record = self.operator.get_state()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise applying_failed(self, "get_state", error, is_one=False) from error
+        if record is not None:
+            assert self.node.keeps is not None
+            check_fits(self.node.keeps, [record], self.node.id)
+        return copy.deepcopy(record)
 
 
 class SourceStep(InstanceStep):
@@ -114,16 +139,35 @@ class SourceStep(InstanceStep):
         else:
             self._guarded_set_up()
 
-    def poll(self) -> Events:
+    def poll(self) -> Slice:
         events: Events = []
         try:
             collector = EventCollector(events.append)
             self.operator.get_events(collector)
             collector.check()
-        except (Exception, SystemExit) as error:
-            raise applying_failed(self, "get_events", error) from error
-        check_types(self.node.gives, events, self.node.id)
-        return events
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise applying_failed(self, "get_events", error, is_one=False) from error
+        return self._fitting(events)
+
+    def _fitting(self, events: Events) -> Slice:
+        """What is no event of the declared type is left out, as the source's `on_error` says."""
+        assert self.node.gives is not None
+        if all(map(fitting(self.node.gives), events)):
+            return Slice(events)
+        good: Events = []
+        found = Slice(good)
+        for event in events:
+            try:
+                check_fits(self.node.gives, [event], self.node.id)
+                good.append(event)
+            except StreamworkError as error:
+                if self.operator.on_error in (None, "fail"):
+                    error.component = self.node.id
+                    raise
+                found.leave_out(self.operator.on_error, show(event), told(error))
+        return found
 
 
 class KeyedStep(Step):
@@ -173,7 +217,9 @@ class KeyedStep(Step):
                         self._settle(collector)
                 self.delivered += delivered
                 self.state.changed.update(keys)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
         return outputs
@@ -187,6 +233,7 @@ class KeyedStep(Step):
         records, changed, emitted = self.state.records, self.state.changed, list(outputs.values())
         roots = roots_of(events) if following is not None else repeat(UNTRACKED)
         given, so_far, delivered, ends = counter(outputs), 0, 0, several(emitted)
+        check, fits, newest, keeps_fitting = *self._check(outputs), emitted[0], fitting(new_record)
         for event, key, record, root in zip(events, keys, map(records.get, keys), roots, strict=False):
             if following is not None:
                 following.begin(root)
@@ -197,14 +244,22 @@ class KeyedStep(Step):
                     raise TypeError(RETURNED)
                 if collector.asked:
                     collector.check()
+                if (now := given()) != so_far and not (now == so_far + 1 and fits(at(newest, -1))):
+                    check(ends or [so_far])
+                if not keeps_fitting(mine):
+                    check_fits(new_record, [mine], self.node.id)
             except Exception as error:
                 cut(emitted, ends or [so_far])
                 collector.forget_wishes()
                 self.give_up(event, root, error)
                 continue
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                raise applying_failed(self, event, error) from error
             records[key] = mine
             changed.add(key)
-            if (now := given()) != so_far:
+            if now != so_far:
                 delivered, so_far = delivered + 1, now
                 if ends:
                     ends = [*map(len, emitted)]
@@ -216,11 +271,12 @@ class KeyedStep(Step):
         self.delivered += delivered
 
     def fire(self, clock: TimerClock, now: datetime) -> Outputs:
-        """Call `on_timer` for every timer of that clock that is due."""
+        """Call `on_timer` for every timer of that clock that is due. Each is counted like an event."""
         outputs = self._outputs()
         collector = KeyedCollector(self._emit(outputs))
         assert self.node.keeps is not None
         collector.tracking = self.following  # it may acknowledge what it has gathered
+        check, _ = self._check(outputs)
         while (due := self.state.pop_due(clock, now)) is not None:
             key, at = due
             if self.following is not None:
@@ -230,17 +286,22 @@ class KeyedStep(Step):
             collector.key = key
             ends = [*map(len, outputs.values())]
             what = f"the timer of {key!r} at {at.isoformat()}"
+            self.processed += 1
             try:
                 self.operator.on_timer(key, at, mine, collector)
                 collector.check()
-            except SystemExit as error:
-                raise applying_failed(self, what, error) from error
+                check(ends)
+                check_fits(self.node.keeps, [mine], self.node.id)
             except Exception as error:
                 cut(list(outputs.values()), ends)
                 collector.forget_wishes()
-                self.processed += 1  # as what it is counted as
                 self.give_up(what, UNTRACKED, error)
                 continue
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                raise applying_failed(self, what, error) from error
+            self.delivered += ends != [*map(len, outputs.values())]
             self.state.records[key] = mine
             if collector.asked:
                 self._settle(collector)

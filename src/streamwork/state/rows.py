@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamwork.components import Event, Key, Record, Timer, TimerClock
-from streamwork.components.columns import misfit_error, to_structs
-from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of
+from streamwork.components.columns import culprit, misfit_error, to_structs
+from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of, show
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layer import Layer, hashed
 from streamwork.state.slots import Slots
@@ -73,7 +73,7 @@ class RowFormat:
         if type(None) in set(map(type, kept)):
             gone, empty = [record is None for record in kept], self.record()
             kept = [empty if record is None else record for record in kept]
-        return self._table(keys, self._columns(kept), None, epoch, gone, state.timers)
+        return self._table(keys, self._columns(kept, keys), None, epoch, gone, state.timers)
 
     def _encode_slots(self, state: KeyedState, slots: Slots, epoch: int, everything: bool) -> pa.Table:
         assert self._key is not None
@@ -87,11 +87,15 @@ class RowFormat:
             raise misfit_error(misfit, self.record, [], self.component) from None
         return self._table(keys, columns, None, epoch, None, state.timers)
 
-    def _columns(self, records: list[Any]) -> list[pa.Array]:
+    def _columns(self, records: list[Any], keys: list[Any] | None = None) -> list[pa.Array]:
         try:
             return [build_column(self.record, name, records) for name in self.record.__struct_fields__]
         except Misfit as misfit:
-            raise misfit_error(misfit, self.record, records, self.component) from None
+            error = misfit_error(misfit, self.record, records, self.component)
+            place = culprit(misfit, self.record, records)
+            if keys is not None and place is not None:
+                error.cause += f" with key {show(keys[place])}"
+            raise error from None
 
     def _key_column(self, place: int, keys: list[Any]) -> pa.Array:
         assert self._key is not None

@@ -11,7 +11,7 @@ from streamwork.components.source import check_on_error
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.job import Graph, Node, NodeKind
 
-SET_ASIDE = {"SW-OPERATOR-FAILED", "SW-SINK-REJECTED", "SW-SOURCE-BAD-EVENT"}
+SET_ASIDE = {"SW-OPERATOR-FAILED", "SW-SINK-REJECTED", "SW-SOURCE-BAD-EVENT", "SW-TYPE-EVENT", "SW-TYPE-VALUE"}
 """Errors about one event, which another `on_error` of their component would have set aside."""
 
 

@@ -1,0 +1,56 @@
+"""Who is to blame for events that do not fit, where that shows only when columns are made of them.
+
+It is the operator that emitted them, however far behind it that was found out: not the sink, and no filter, which passes on what it
+was given. Where streams have met, it is one of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from streamwork.components.columns import Columns, as_columns
+from streamwork.errors import StreamworkError
+from streamwork.job import Graph, Input, NodeKind
+
+ILL_TYPED = ("SW-TYPE-EVENT", "SW-TYPE-VALUE")
+"""What was emitted, or kept, is not of the declared type."""
+
+
+class Blame(NamedTuple):
+    where: str  # as errors name it
+    component: str = (
+        ""  # whose `on_error` would set the event aside; empty if nobody's would, or that of one of several
+    )
+
+    @classmethod
+    def of(cls, graph: Graph, inputs: Iterable[Input]) -> Blame:
+        """For what comes through these."""
+        made = sorted({str(one) for given in inputs for one in _makers(graph, given)})
+        return cls(" or ".join(made), answering(graph, made[0].partition(":")[0]) if len(made) == 1 else "")
+
+    def put_on(self, error: StreamworkError) -> None:
+        if error.code in ILL_TYPED and not error.component:
+            error.component = self.component
+
+    def columns(self, kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns]) -> Columns:
+        """As one piece (`as_columns`)."""
+        try:
+            return as_columns(kind, given, self.where)
+        except StreamworkError as error:
+            self.put_on(error)
+            raise
+
+
+def answering(graph: Graph, component: str) -> str:
+    """Its id if its `on_error` can set single events aside, else nothing."""
+    return component if not hasattr(graph[component].component, "apply_batch") else ""
+
+
+def _makers(graph: Graph, given: Input) -> Iterable[Input]:
+    node = graph[given.node]
+    if node.kind is not NodeKind.OPERATOR or not getattr(node.component, "preserves_events", False):
+        return [given]
+    return [one for before in node.inputs for one in _makers(graph, before)]
