@@ -7,6 +7,11 @@ Every code is explained in ``docs/errors.md``.
 from __future__ import annotations
 
 
+def writable(text: str) -> str:
+    """The text, with halves of characters escaped: what people's code says goes into files and onto terminals."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 class StreamworkError(Exception):
     """Something a person has to know about.
 
@@ -18,6 +23,7 @@ class StreamworkError(Exception):
     """If it is about one event: the component that could not do it, and whose `on_error` decides what becomes of it."""
 
     def __init__(self, code: str, cause: str, action: str) -> None:
+        cause = writable(cause)
         super().__init__(code, cause, action)
         self.code = code
         self.cause = cause

@@ -79,9 +79,20 @@ def test_a_fails_once() -> None:
     assert Calls.log == ["A failed", "B", "C", "A"]
     assert [row.name for row in result.outputs["out"]] == ["B", "C", "A"]
     assert result.counts["work"] | {"keys": 0} == {
-        "processed": 4, "delivered": 3, "ended_early": 0, "dropped": 0, "dead_letters": 0, "failed": 1, "replayed": 0, "keys": 0
+        "processed": 4, "delivered": 3, "ended_early": 0, "dropped": 0, "dead_letters": 0, "failed": 1, "replayed": 1, "keys": 0
     }  # fmt: skip
-    assert result.counts["items"]["replayed"] == 1
+    assert [result.counts[name]["replayed"] for name in ("items", "work", "out")] == [1, 1, 1]
+
+
+def test_what_came_again_is_counted_by_every_component_that_it_comes_to() -> None:
+    """Through exchanges, too: A comes twice to the first, and once, as two, to those behind the one that failed."""
+    made = Job("again", semantics="at-least-once", tracking="acknowledge", retry_after="1s")
+    items = made.source(ListSource([], Item), id="items").filter(lambda item: True, id="first")
+    failing = items.apply(Calls(failing={"A": 1}), id="work", grouping=shuffle(), parallelism=2)
+    failing.apply(Spreading(), id="twice", grouping=shuffle(), parallelism=2).sink(NONE, id="out")
+    result = run(made, {"items": [Item("A"), Item("B"), Item("C")]}, epoch_events=3)
+    counted = {name: (numbers["processed"], numbers["replayed"]) for name, numbers in result.counts.items()}
+    assert counted == {"items": (4, 1), "first": (4, 1), "work": (4, 1), "twice": (3, 1), "out": (6, 2)}
 
 
 def test_an_invalid_transaction_ends_its_journey_and_is_acknowledged() -> None:

@@ -283,6 +283,20 @@ def test_who_emitted_it_is_blamed_not_a_filter_behind_it() -> None:
     assert caught.value.component == "work"
 
 
+class Raising(Operator[Item, Item]):
+    def apply(self, event: Item, collector: Any) -> None:
+        raise ValueError(f"{event.name} is not to my liking")
+
+
+def test_nor_is_one_that_raises_on_it() -> None:
+    made = Job("raising")
+    worked = made.source(ListSource([], Item), id="in").apply(Alone("half a character"), id="work")
+    worked.apply(Raising(), id="next", on_error="dead-letter").sink(NONE, id="out")
+    with pytest.raises(JobFailed, match="SW-TYPE-VALUE: work: Item.name") as caught:
+        run(made, {"in": items("a", "bad", "b")})
+    assert caught.value.component == "work"
+
+
 def test_where_several_streams_meet_all_that_may_have_emitted_it_are_named() -> None:
     made = Job("met")
     source = made.source(ListSource([], Item), id="in")

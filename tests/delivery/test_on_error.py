@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from streamwork import (
     StatefulOperator,
 )
 from streamwork.delivery import DeadLetters
+from streamwork.delivery.counts import is_closed
 from streamwork.delivery.text import from_text
 from streamwork.testing import run
 from streamwork.world import RealDisk
@@ -189,3 +191,89 @@ def test_functions_have_it_too() -> None:
         stream.sink(NONE, id=f"out-{place}")
     result = run(made, {"in": ticks("a", "bad", "b")})
     assert [[row.name for row in rows] for rows in result.outputs.values()] == [["a", "b"]] * 4
+
+
+def test_timers_are_counted_like_events_whether_they_fail_or_not() -> None:
+    counted = run(job(Timed(), "dead-letter"), {"in": ticks("a", "bad", "b", "c")}, epoch_events=2).counts["work"]
+    assert counted["processed"] == 4 + 3, "four events, and the timers of a, bad and b"
+    assert (counted["delivered"], counted["dead_letters"], counted["ended_early"]) == (2, 1, 4)
+    assert is_closed(counted)
+
+
+class Half(Operator[Tick, Tick]):
+    def apply(self, event: Tick, collector: Any) -> None:
+        if event.name == "bad":
+            raise ValueError("half a character: \ud800")
+        if event.name == "fail":
+            collector.fail("half a character: \ud800")
+        collector.emit(event)
+
+
+@pytest.mark.parametrize("name", ["bad", "fail"])
+def test_an_error_that_no_file_can_hold_is_escaped(tmp_path: Path, name: str) -> None:
+    made = Job("half")
+    source = made.source(ListSource(ticks("a", name), Tick), id="in")
+    source.apply(Half(), id="work", on_error="dead-letter").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    assert run_job(made, tmp_path / "root").dead_letters == 1
+    (letter,) = DeadLetters(RealDisk(), tmp_path / "root" / "half").all()
+    assert letter.error.endswith("half a character: \\ud800")
+
+
+def test_a_job_that_stops_with_such_an_error_says_so(tmp_path: Path) -> None:
+    made = Job("half")
+    source = made.source(ListSource(ticks("a", "bad"), Tick), id="in")
+    source.apply(Half(), id="work").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED") as caught:
+        run_job(made, tmp_path / "root")
+    assert str(caught.value).encode(), "it can be printed"
+
+
+def test_events_with_half_a_character_do_not_enter(tmp_path: Path) -> None:
+    with pytest.raises(JobFailed, match="SW-TYPE-VALUE.*Tick.name"):
+        ListSource([Tick("\ud800", START)], Tick)
+    (tmp_path / "in.jsonl").write_text('{"name": "\\ud800", "at": "2026-01-01T00:00:00Z"}\n')
+    made = Job("lines")
+    source = JsonLines(tmp_path / "in.jsonl", Tick, on_error="dead-letter")
+    made.source(source, id="in").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    assert run_job(made, tmp_path / "root").dead_letters == 1
+
+
+class Leaving(Operator[Tick, Tick]):
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def apply(self, event: Tick, collector: Any) -> None:
+        if event.name == "bad":
+            raise self._error
+        collector.emit(event)
+
+
+class LeavingWhole(Whole):
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    apply = Leaving.apply  # type: ignore[assignment]
+
+
+class LeavingKeyed(KeyedOperator[Tick, Count, Tick]):
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def apply(self, event: Tick, state: Count, collector: Any) -> None:
+        Leaving.apply(self, event, collector)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("operator", [Leaving, LeavingWhole, LeavingKeyed])
+@pytest.mark.parametrize("error", [SystemExit(3), BaseException("base"), CancelledError("cancelled")])
+@pytest.mark.parametrize("on_error", ["fail", "dead-letter"])
+def test_what_is_no_exception_stops_the_job_and_is_named(operator: Any, error: BaseException, on_error: str) -> None:
+    told = f"SW-OPERATOR-FAILED: work .* raised {type(error).__name__}.* while applying Tick.name='bad'"
+    with pytest.raises(JobFailed, match=told) as caught:
+        run(job(operator(error), on_error), {"in": ticks("a", "bad", "b")})
+    assert caught.value.component == "", "no on_error would set it aside, so none is proposed"
+
+
+@pytest.mark.parametrize("on_error", ["fail", "dead-letter"])
+def test_an_interrupt_is_what_it_is(on_error: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(job(Leaving(KeyboardInterrupt()), on_error), {"in": ticks("a", "bad", "b")})

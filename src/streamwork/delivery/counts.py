@@ -3,7 +3,7 @@
     processed == delivered + ended early + dropped + dead letters + failed        CLOSED: per component and epoch
 
 `failed` are events that come again, under acknowledging. `replayed` are those that came again, or out of the inbox; they are
-among the processed ones.
+among the processed ones. Timers that came due are counted like events.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
 from streamwork.engine.step import Given, Outputs, Step
 from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
-from streamwork.engine.tracked import Following, Tracked, one_by_one, root_of
+from streamwork.engine.tracked import Following, Tracked, came_again, one_by_one, root_of
 from streamwork.errors import StreamworkError
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
@@ -56,6 +56,7 @@ class Chain:
         self._sources = {name: _SourceCount() for name in sources}
         for step in self._steps.values():
             step.blame = Blame.of(graph, step.node.inputs)
+        self._replays = False  # under acknowledging: True if events of earlier epochs are among those of this one
         self._lanes: dict[str, int] = {}  # under acknowledging: the number of each source partition in this epoch
         self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
         self._followers: dict[Input, list[Step]] = {}
@@ -107,9 +108,11 @@ class Chain:
                 step.set_up()
         self._is_set_up = True
 
-    def follow(self, lanes: dict[str, int], name: Callable[[int], str]) -> None:
-        """The events of this epoch are acknowledged: `lanes` numbers the source partitions, `name` gives a root its id."""
-        self._lanes = dict(lanes)
+    def follow(self, lanes: dict[str, int], name: Callable[[int], str], replays: bool) -> None:
+        """The events of this epoch are acknowledged: `lanes` numbers the source partitions, `name` gives a root its id. `replays`:
+        some of them come again.
+        """
+        self._lanes, self._replays = dict(lanes), replays
         for step in self._steps.values():
             step.follow(name)
 
@@ -153,7 +156,7 @@ class Chain:
             counted.replayed += len(events)
             for one in one_by_one(events) if self._one_by_one else [events]:
                 self._pass_on(to, {MAIN: one})
-        else:
+        else:  # out of the inbox: they have no root
             self._steps[to].replayed += len(events)
             self.take(to, events)
 
@@ -161,7 +164,7 @@ class Chain:
         """Events that came through an exchange, for one component of this chain."""
         step = self._steps[to]
         for piece in one_by_one(given) if self._one_by_one else [given]:
-            self._pass_on(to, step.process(piece if step.takes_columns else as_events(piece)))
+            self._pass_on(to, self._process(step, piece))
 
     def take_watermark(self, name: str, watermark: datetime) -> None:
         """An input of an exchange has come so far."""
@@ -241,7 +244,12 @@ class Chain:
                 if leaves:
                     self.outbox.append((through, events))
                 for step in followers:
-                    self._pass_on(step.node.id, step.process(events if step.takes_columns else as_events(events)))
+                    self._pass_on(step.node.id, self._process(step, events))
+
+    def _process(self, step: Step, given: Given) -> Outputs:
+        if self._replays and isinstance(given, Tracked):
+            step.replayed += came_again(given.roots)
+        return step.process(given if step.takes_columns else as_events(given))
 
     def _check(self, through: Input, events: Given) -> None:
         """That they are of the declared type. Of their values columns tell, later."""

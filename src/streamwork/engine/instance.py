@@ -91,7 +91,7 @@ class Instance:
         self.chain.open(self.states, self._stagings, self._claim)
         self._counts = True
         if self.chain.graph.promise.acknowledges:
-            self.chain.follow(work.lanes, work.event_ids())
+            self.chain.follow(work.lanes, work.event_ids(), bool(work.retried))
 
     def unplanned(self, epoch: int) -> Work:
         """Of an epoch that has begun before, as it may where inputs are not aligned: it brings nothing more."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from itertools import repeat
 from typing import Any, cast
 
+from streamwork.components import Event
 from streamwork.components.acknowledging import EventFailed
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns
@@ -21,7 +22,7 @@ from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
 from streamwork.engine.blame import ILL_TYPED, Blame
 from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import JobFailed, StreamworkError, writable
 from streamwork.job import Input, Node, NodeKind
 
 MOST_TEXT = 1_000  # characters of an error
@@ -98,7 +99,16 @@ class Step(ABC):
         self.following = Following(getattr(self.node.component, "manual_ack", False), name)
 
     def give_up(self, event: Any, root: int, error: BaseException) -> None:
-        """An event cannot be done: what becomes of it is what `on_error` says. Raises if that is the end of the job."""
+        """An event cannot be done: what becomes of it is what `on_error` says. Raises if that is the end of the job.
+
+        An event that does not fit is not this component's to set aside, but that of whoever emitted it.
+        """
+        if isinstance(event, Event):
+            try:
+                check_fits(type(event), [event], self.blame.where)
+            except StreamworkError as misfit:
+                self.blame.put_on(misfit)
+                raise
         if self.node.on_error == "fail":
             raise applying_failed(self, event, error) from error
         if self.following is not None:
@@ -252,11 +262,11 @@ def own_copy(node: Node) -> Any:
 
 
 def told(error: BaseException) -> str:
-    """An error as a dead letter tells of it. It may come from anywhere: what no file can hold is escaped."""
+    """An error as a dead letter tells of it."""
     text = str(error) if isinstance(error, EventFailed | RowsRejected) else f"{type(error).__name__}: {error}"
     if isinstance(error, StreamworkError):
         text = f"{error.code}: {error.cause}"
-    text = text.encode(errors="backslashreplace").decode()
+    text = writable(text)
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
 
 

@@ -19,6 +19,11 @@ def root_of(lane: int, number: int) -> int:
     return lane * _LANE + number
 
 
+def came_again(roots: Iterable[int]) -> int:
+    """How many of these events come again: lane 0 is theirs."""
+    return sum(0 <= root < _LANE for root in roots)
+
+
 def lane_of(root: int) -> tuple[int, int]:
     """(lane, number of the event in it)"""
     return divmod(root, _LANE)
