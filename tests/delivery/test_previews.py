@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,8 +15,9 @@ import pytest
 
 from crashes import Crash, CrashAt
 from sample import Payment, Summing, run_job
-from streamwork import Job, ListSource, SqliteSink, WrongUse
-from streamwork.components import LedgerEntry
+from streamwork import Job, ListSource, Operator, SqliteSink, WrongUse
+from streamwork.components import LedgerEntry, Slice
+from streamwork.engine.pace import Pace
 from streamwork.epoch import Step
 
 EVENTS = [Payment(f"card-{i % 3}", i) for i in range(40)]
@@ -79,3 +81,76 @@ def test_a_crash_anywhere_leaves_nothing_that_did_not_count(tmp_path: Path, step
 def test_where_rows_are_written_at_once_there_is_nothing_to_preview(settings: dict[str, str]) -> None:
     with pytest.raises(WrongUse, match="(?s)SW-JOB-SEMANTICS.*read-uncommitted"):
         job(SqliteSink("x.db", "out"), **settings).graph()
+
+
+class Slow(Operator[Payment, Payment]):
+    """An epoch of it takes a second and a half, unless somebody has seen enough."""
+
+    enough: ClassVar[threading.Event] = threading.Event()
+
+    def apply(self, event: Payment, collector: Any) -> None:
+        self.enough.wait(1.5 / len(EVENTS))
+        collector.emit(event)
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_rows_are_seen_while_their_checkpoint_is_computed(tmp_path: Path, exchanged: bool) -> None:
+    database, found = tmp_path / "out.db", []
+    Slow.enough.clear()
+    made = Job("slow", checkpoint_every=0)
+    seen = made.source(ListSource(EVENTS, Payment), id="payments").apply(Slow(), id="slow")
+    if exchanged:
+        seen = seen.apply(Summing(), key="card", id="sums", parallelism=2)
+    seen.sink(SqliteSink(database, "out"), id="out", isolation="read-uncommitted")
+
+    def look() -> None:
+        while not found and not Slow.enough.wait(0.005):
+            with closing(sqlite3.connect(database)) as db, suppress(sqlite3.OperationalError):
+                rows = db.execute("SELECT __epoch FROM out__dirty").fetchall()
+                if rows and not db.execute("SELECT count(*) FROM out").fetchone()[0]:
+                    found.append((len(rows), rows[0][0]))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    run_job(made, tmp_path / "root")
+    Slow.enough.set()
+    reader.join()
+    assert found, "no preview was seen before the commit"
+    shown, epoch = found[0]
+    assert 0 < shown < len(EVENTS) and epoch == 1
+    assert count(database, "out") == count(database, "out__dirty") == len(EVENTS)
+
+
+def test_the_view_is_there_before_the_first_epoch(tmp_path: Path) -> None:
+    views = []
+
+    class Watching(CrashAt):
+        def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
+            if step is Step.READY:
+                views.append(count(tmp_path / "out.db", "out__dirty"))
+
+    run_job(job(SqliteSink(tmp_path / "out.db", "out")), tmp_path / "root", watcher=Watching(10**9))
+    assert views == [0]
+
+
+def test_a_pace_follows_the_work() -> None:
+    now, cut = 0.0, []
+    pace = Pace(lambda: now)
+    for part in pace.cut(list(range(1_000))):
+        cut.append(len(part))
+        now += 0.01 * len(part)  # 10 ms each
+    assert sum(cut) == 1_000 and cut[:4] == [1, 2, 4, 8]
+    assert all(one <= 16 for one in cut) and cut[-2] >= 5, "about a tenth of a second"
+
+
+def test_what_was_left_out_goes_with_the_first_part() -> None:
+    piece = Slice([1, 2, 3], dropped=2, left_out={"where": 4})
+    piece.letters.append(("text", "why"))
+    parts = list(Pace(lambda: 0.0).slices(piece))
+    assert [part.given for part in parts] == [[1], [2, 3]]
+    assert [(part.dropped, part.letters, part.left_out) for part in parts] == [
+        (2, [("text", "why")], {"where": 4}),
+        (0, [], {"where": 0}),
+    ]
+    (empty,) = Pace(lambda: 0.0).slices(Slice([], dropped=1))
+    assert (empty.given, empty.dropped) == ([], 1)

@@ -148,6 +148,11 @@ class Sink(ABC, Generic[E]):
         """
         return ""
 
+    def open_previews(self) -> None:
+        """Make the place ready where previews are shown, and what people read them through. Called on the driver, when the sink is
+        registered; only if it is to preview.
+        """
+
     def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
         """Show these rows at once, beside those that are committed. Readers who want them read a view over both, in which only
         the previews of the registered fence count.

@@ -3,7 +3,7 @@
 Beside the target table TABLE:
     streamwork_ledger    one row per (uid, sink id): how far the sink has come, and whose it is now
     streamwork_owners    which sink of which job fills a table
-    TABLE__preview       rows of checkpoints that are still open, labelled; made when first needed
+    TABLE__preview       rows of checkpoints that are still open, labelled; there if the sink previews
     TABLE__dirty         a view over both, for those who would rather see too much than late
 
 A database is a subclass. It gives transactions, which hold the ledger row they have read until they end, and bulk writes.
@@ -62,6 +62,7 @@ class SqlSink(Sink[E], Generic[E]):
         self._deletes = Deletes(delete, self._key)
         self._schema: pa.Schema = None
         self._has_preview = False  # once seen, it stays
+        self._shows_previews = False  # True if table and view are known to fit
 
     # ---- what each database does in its own way ----------------------------------------------------------------------
 
@@ -258,7 +259,7 @@ class SqlSink(Sink[E], Generic[E]):
 
     def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
         """Rows that the database would refuse are not shown: what becomes of them is decided by the commit."""
-        self._make_preview()
+        self.open_previews()
         columns = {
             f"__{name}": pa.array([value] * batch.num_rows) for name, value in msgspec.structs.asdict(label).items()
         }
@@ -287,8 +288,8 @@ class SqlSink(Sink[E], Generic[E]):
             upto, values = (" WHERE __epoch <= ?", (epoch,)) if epoch is not None else ("", ())
             self._execute(db, "DELETE FROM {preview}" + upto, values, preview=self._preview)
 
-    def _make_preview(self) -> None:
-        if self._has_preview:
+    def open_previews(self) -> None:
+        if self._shows_previews:
             return
         labels, names = preview_table(self.numbered), self._schema.names
         with self._transaction() as db:
@@ -304,7 +305,7 @@ class SqlSink(Sink[E], Generic[E]):
                 view = {"dirty": self._dirty, "table": self.table, "preview": self._preview, "columns": names}
                 keys = {f"k{number}": name for number, name in enumerate(self._key)}
                 self._execute(db, dirty_view(len(keys)), **view, **keys)
-        self._has_preview = True
+        self._has_preview = self._shows_previews = True
 
 
 class _Enough(Exception):

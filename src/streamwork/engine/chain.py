@@ -24,6 +24,7 @@ from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
 from streamwork.engine.blame import Blame
+from streamwork.engine.pace import Pace
 from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
 from streamwork.engine.step import Given, Outputs, Step
@@ -74,8 +75,9 @@ class Chain:
         self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
         self._one_by_one = one_by_one or bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
         for step in self._steps.values():
-            if isinstance(step, BatchStep) and self._one_by_one:
+            if isinstance(step, BatchStep) and (self._one_by_one or graph.previews):
                 step.rows = 1
+        self.pace: Pace | None = None  # where rows are to be seen early
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
         self._is_set_up = False
@@ -163,7 +165,8 @@ class Chain:
     def take(self, to: str, given: Given) -> None:
         """Events that came through an exchange, for one component of this chain."""
         step = self._steps[to]
-        for piece in one_by_one(given) if self._one_by_one else [given]:
+        pieces: Iterable[Given] = [given] if self.pace is None else self.pace.cut(given)
+        for piece in one_by_one(given) if self._one_by_one else pieces:
             self._pass_on(to, self._process(step, piece))
 
     def take_watermark(self, name: str, watermark: datetime) -> None:

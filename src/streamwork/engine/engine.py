@@ -21,7 +21,7 @@ from streamwork.engine.wiring import Place, channel_name, downstream, upstream, 
 from streamwork.engine.work import Work
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Layout
-from streamwork.world import Disk
+from streamwork.world import Clock, Disk
 
 Choice = tuple[Executor, Channel | None]
 
@@ -54,6 +54,7 @@ class Engine:
         new_attempt: Callable[[], str],
         schedule: Schedule | None = None,
         align: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         """Set up every instance from the state that `works` name, before the first event."""
         self._layout = layout
@@ -72,7 +73,7 @@ class Engine:
             chain = Chain(layout.graph, nodes, work.instance, layout.interleaves(work.chain))
             self._executors[place] = Executor(
                 f"{nodes[0]}[{work.instance}]",
-                Instance(chain, disk, work),
+                Instance(chain, disk, work, clock=clock),
                 new_attempt,
                 Dispatcher(list(inputs.values()), align),
                 [channel.name for before, channel in inputs.items() if layout.has_event_time(before[0])],

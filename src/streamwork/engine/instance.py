@@ -7,7 +7,7 @@ finish()       changed records and staged outputs are durable; the report names 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -24,6 +24,7 @@ from streamwork.delivery.letters import letter_id
 from streamwork.delivery.text import from_text, to_text
 from streamwork.engine.blame import Blame, answering
 from streamwork.engine.chain import Chain, from_microseconds, microseconds
+from streamwork.engine.pace import Pace
 from streamwork.engine.report import Report
 from streamwork.engine.staging import Staging
 from streamwork.engine.tracked import Following, Tracked
@@ -33,16 +34,20 @@ from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Isolation
 from streamwork.state import FileRef, State, StateFiles
 from streamwork.state.rows import RowFormat
-from streamwork.world import Disk
+from streamwork.world import Clock, Disk, RealClock
 
 Restore = Callable[[RowFormat, tuple[FileRef, ...]], State]
 Read = Callable[[str, int, int], Iterator[Slice]]  # as `OffsetSource.read`
 
 
 class Instance:
-    def __init__(self, chain: Chain, disk: Disk, work: Work, restore: Restore | None = None) -> None:
+    def __init__(
+        self, chain: Chain, disk: Disk, work: Work, restore: Restore | None = None, clock: Clock | None = None
+    ) -> None:
         """Restore the states that `work` names: from their files, or as `restore` does it."""
         self.chain = chain
+        self._clock = (clock or RealClock()).monotonic
+        chain.pace = self._pace = Pace(self._clock) if chain.graph.previews else None
         self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
         self.refs = dict(work.states)  # component -> the files that hold its state
         self._disk = disk
@@ -83,6 +88,7 @@ class Instance:
                 node.takes,
                 Blame.of(self.chain.graph, node.inputs),
                 self._preview(node),
+                self._clock,
             )
             for node in sinks
             if node.takes is not None
@@ -116,8 +122,9 @@ class Instance:
             pieces = self.readers.get(name, source.read)
             for partition, (start, end) in partitions.items():
                 for piece in _blamed(name, pieces(partition, start, end)):
-                    self.chain.process(name, partition, piece)
-                    yield
+                    for part in self._parts(piece):
+                        self.chain.process(name, partition, part)
+                        yield
         for name, step in self.chain.polled.items():
             waiting = Slice([])
             read, most = 0, self.chain.graph[name].component.max_events
@@ -126,14 +133,18 @@ class Instance:
                 if self.chain.graph.promise.acknowledges:
                     waiting.add(piece)
                     continue
-                self.chain.process(name, str(self.chain.instance), piece)
-                yield
+                for part in self._parts(piece):
+                    self.chain.process(name, str(self.chain.instance), part)
+                    yield
             if waiting.events:  # what it gave cannot be had again: it is durable before anything is made of it
                 inbox = Inbox(self._disk, Path(self._work.folder))
                 self._taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in waiting.events])
             if waiting.came:
                 self.chain.process(name, str(self.chain.instance), waiting)
                 yield
+
+    def _parts(self, piece: Slice) -> Iterable[Slice]:
+        return [piece] if self._pace is None else self._pace.slices(piece)
 
     def finish(self, consumed: tuple[str, ...] = ()) -> tuple[Report, ...]:
         """The checkpoint of this epoch: between two events, for every component of the chain alike."""

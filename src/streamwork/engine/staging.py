@@ -16,6 +16,7 @@ from streamwork.components import Event
 from streamwork.components.columns import Columns
 from streamwork.components.schema import arrow_schema
 from streamwork.engine.blame import Blame
+from streamwork.engine.pace import GLANCE
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk, DiskFile
@@ -34,14 +35,17 @@ class Staging:
         event: type[Event],
         blame: Blame,
         preview: Callable[[pa.RecordBatch], None] | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`blame` is for events that do not fit; `preview` is shown each piece as it is written."""
+        """`blame` is for events that do not fit; `preview` is shown each piece as it is written, soon after it was made."""
         self._disk = disk
         self._folder = folder
         self._path = path
         self._event = event
         self._blame = blame
         self._preview = preview
+        self._clock = clock
+        self._shown = clock()
         self._file: _HashedFile | None = None
         self._rows = 0
         self._waiting: list[list[Any] | Columns] = []
@@ -50,7 +54,7 @@ class Staging:
     def add(self, events: list[Any] | Columns) -> None:
         self._waiting.append(events)
         self._count += len(events)
-        if self._count >= PIECE:
+        if self._count >= PIECE or (self._preview is not None and self._clock() - self._shown >= GLANCE):
             self._write()
 
     def _write(self) -> None:
@@ -67,6 +71,7 @@ class Staging:
         self._writer.write_batch(batch)
         if self._preview is not None:
             self._preview(batch)
+            self._shown = self._clock()
         self._rows += batch.num_rows
 
     def finish(self) -> FileRef | None:

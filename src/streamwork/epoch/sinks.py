@@ -60,6 +60,8 @@ class Sinks:
         self._uid, self._fence = uid, fence
         for name, sink in self._ledgered.items():
             sink.register(uid, name, fence)
+            if name in self._previewed:
+                sink.open_previews()
             tell(name)
 
     def offer(self, name: str, manifest: Manifest, parent: Manifest | None, deterministic: bool) -> None:

@@ -9,7 +9,7 @@ from streamwork.connectors.dataframe import no_spark
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Engine, Report, Schedule, Work
 from streamwork.job import Graph, Layout
-from streamwork.world import Disk
+from streamwork.world import Clock, Disk
 
 
 class LocalHost:
@@ -24,11 +24,14 @@ class LocalHost:
         schedule: Schedule | None = None,
         new_attempt: Callable[[], str] = lambda: secrets.token_hex(4),
         align: bool = True,
+        clock: Clock | None = None,
     ) -> None:
+        """`clock` is for pieces that shall not take long; results do not depend on it."""
         self._disk = disk
         self._schedule = schedule
         self._new_attempt = new_attempt
         self._align = align
+        self._clock = clock
         self._engine: Engine | None = None
         self._wasted: list[Counts] = []
 
@@ -40,7 +43,9 @@ class LocalHost:
 
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
         if self._engine is None:
-            self._engine = Engine(layout, works, self._disk, self._new_attempt, self._schedule, self._align)
+            self._engine = Engine(
+                layout, works, self._disk, self._new_attempt, self._schedule, self._align, self._clock
+            )
         self._engine.submit(works)
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:

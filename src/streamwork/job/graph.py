@@ -180,6 +180,11 @@ class Graph:
         stays = node.kind is NodeKind.SINK and self.stages(node) and node.isolation is Isolation.READ_COMMITTED
         return not stays
 
+    @property
+    def previews(self) -> bool:
+        """True if somebody may see rows before their checkpoint."""
+        return any(node.isolation is Isolation.READ_UNCOMMITTED for node in self.nodes)
+
     def stages(self, node: Node) -> bool:
         """True if what goes to this sink is staged, and seen when its checkpoint is done; else it is written at once."""
         return self.promise.exactly_once or not isinstance(node.component, Sink)

@@ -123,7 +123,7 @@ class _Simulation:
     def run(self, until: Callable[[Result], bool] | None) -> Result:
         for life in range(1, MOST_LIVES + 1):
             store = Store(self._disk, ROOT, self._graph.job)
-            host = LocalHost(self._disk, self._schedule, self._token, self._guards.align)
+            host = LocalHost(self._disk, self._schedule, self._token, self._guards.align, self._clock)
             driver = Driver(
                 self._graph,
                 self._settings,
