@@ -66,6 +66,15 @@ class Wide(Event):
     nothing: int | None
 
 
+class Real(Event):
+    """Floats that not every target has a word for."""
+
+    name: str
+    value: float
+    maybe: float | None
+    many: list[float]
+
+
 class Died(BaseException):
     """The process is gone: nothing of it runs any more, not even an `except Exception`."""
 

@@ -47,6 +47,36 @@ def test_the_command_that_is_printed_goes_on(tmp_path: Path, mode: str) -> None:
     check(tmp_path)
 
 
+ILL_TYPED = """
+from delivery.ill_typed_jobs import spoiling_job
+from pathlib import Path
+
+job = spoiling_job(Path(__file__).parent)
+"""
+
+
+def test_so_does_that_for_output_and_state_that_do_not_fit(tmp_path: Path, mode: str) -> None:
+    """Each in its turn; which is found first depends on whether the exchange between them is in one process."""
+    jobfile = tmp_path / f"{tmp_path.name}.py"
+    jobfile.write_text(ILL_TYPED)
+    command = ["run", str(jobfile), "--mode", mode, "--until-caught-up", "--json"]
+    for _ in range(2):
+        code, out, _ = call(*command)
+        error = json.loads(out)["error"]
+        assert (code, error["code"]) == (1, "SW-TYPE-VALUE")
+        printed = shlex.split(error["action"].partition(GO_ON)[2])
+        assert printed[:-1] == ["streamwork", *command, "--on-error"]
+        command = printed[1:]
+    assert call(*command)[0] == 0
+    letters = ask("dead-letters", "list", jobfile)["dead_letters"]
+    assert sorted((one["component"], one["error"].partition(":")[0]) for one in letters) == [
+        ("emitting", "SW-TYPE-VALUE"),
+        ("keeping", "SW-TYPE-VALUE"),
+    ]
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        assert [n for (n,) in db.execute("SELECT amount FROM out ORDER BY amount")] == [1, 2, 4, 5, 7]
+
+
 def test_a_source_and_a_sink_may_set_things_aside_too(tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_text('{"card": "a", "amount": 1}\n{"card": "a"}\n{"card": "a", "amount": 3}\n')
     with closing(sqlite3.connect(tmp_path / "out.db")) as db:

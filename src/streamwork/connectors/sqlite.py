@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamwork.components import Event, LedgerEntry, RowsRejected
 from streamwork.components.expression import Expression
@@ -77,14 +78,14 @@ class SqliteSink(SqlSink[E], Generic[E]):
                 self._change(db, batch)
             else:
                 verb = "INSERT OR REPLACE" if self._key else "INSERT"
-                self._insert(db, verb, self.table, batch.schema.names, _rows(batch))
+                self._insert(db, verb, self.table, batch.schema.names, self._rows(batch))
 
     def _change(self, db: sqlite3.Connection, batch: pa.RecordBatch) -> None:
         """Replace and remove in the order of the rows: to a table of your own, keys that differ here may be the same (NOCASE)."""
         names = batch.schema.names
         places = [names.index(name) for name in self._key]
         delete = f"DELETE FROM {_quoted(self.table)} WHERE {' AND '.join(f'{_quoted(name)} = ?' for name in self._key)}"
-        marked = zip(self._deletes.mask(batch).to_pylist(), _rows(batch), strict=True)
+        marked = zip(self._deletes.mask(batch).to_pylist(), self._rows(batch), strict=True)
         for deleted, run in groupby(marked, itemgetter(0)):
             if deleted:
                 with _rejecting():
@@ -93,7 +94,15 @@ class SqliteSink(SqlSink[E], Generic[E]):
                 self._insert(db, "INSERT OR REPLACE", self.table, names, (row for _, row in run))
 
     def _add(self, db: sqlite3.Connection, table: str, batch: pa.RecordBatch) -> None:
-        self._insert(db, "INSERT", table, batch.schema.names, _rows(batch))
+        self._insert(db, "INSERT", table, batch.schema.names, self._rows(batch))
+
+    def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+        """SQLite makes NULL of NaN. Where None may be, that is documented; where it may not, nobody would expect it."""
+        for field in self._schema:
+            strict = pa.types.is_floating(field.type) and not field.nullable
+            if strict and pc.any(pc.is_nan(batch.column(field.name))).as_py():
+                raise RowsRejected(f"{field.name} is NaN, of which SQLite makes NULL, and not declared as float | None")
+        return zip(*(with_text(column) for column in batch.columns), strict=True)
 
     @staticmethod
     def _insert(
@@ -171,10 +180,6 @@ def _rejecting() -> Iterator[None]:
         yield
     except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError) as error:
         raise RowsRejected(f"{type(error).__name__}: {error}") from error
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    return zip(*(with_text(column) for column in batch.columns), strict=True)
 
 
 def _quoted(names: Names) -> str:

@@ -3,11 +3,12 @@
 datetime    ISO 8601 in UTC, 2026-01-02T03:04:05+00:00
 date        ISO 8601, 2026-01-02
 Decimal     plain, with all digits of its scale
-list, dict, nested event    JSON, in which bytes are base64 and the others as above
+list, dict, nested event    JSON, in which bytes are base64, and floats that it has no word for "nan", "inf" and "-inf"
 """
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -39,4 +40,4 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return [_plain(item, kind.value_type) for item in value]
     if pa.types.is_struct(kind):
         return {field.name: _plain(value[field.name], field.type) for field in kind}
-    return value
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
