@@ -197,7 +197,7 @@ class BadState(StatefulOperator[Item, Count, Item]):
         return Count(self.count)
 
     def apply(self, event: Item, collector: Any) -> None:
-        self.count = "oops" if event.name == "bad" else self.count + 1
+        self.count = "oops" if event.name == "bad" or self.count == "oops" else self.count + 1
         collector.emit(event)
 
 
@@ -265,8 +265,9 @@ class Staged(KeyedOperator[Item, Count, Item]):
         (Alone("str in an int field"), "SW-TYPE-VALUE: work: Item.n: expected int .* got str '7' of Item"),
         (Staged(), "SW-TYPE-VALUE: work: Count.count: expected int .* of Count.* with key 'bad'"),
         (Timed(False), "SW-TYPE-VALUE: work: Item.n: .*the timer of 'bad'"),
+        (BadState(), "SW-TYPE-VALUE: work: Count.count: expected int .* of Count"),
     ],
-    ids=["class", "value", "state", "timer"],
+    ids=["class", "value", "state", "timer", "instance state"],
 )
 def test_a_job_that_stops_names_who_and_what(operator: Any, told: str) -> None:
     with pytest.raises(JobFailed, match=told) as caught:
@@ -304,6 +305,32 @@ def test_where_several_streams_meet_all_that_may_have_emitted_it_are_named() -> 
     one.union(two).sink(NONE, id="out")
     with pytest.raises(JobFailed, match="SW-TYPE-VALUE: one or two: Item.at"):
         run(made, {"in": items("a", "bad", "b")})
+
+
+def test_a_component_behind_them_is_not_blamed_either() -> None:
+    made = Job("met")
+    source = made.source(ListSource([], Item), id="in")
+    one, two = source.apply(Alone("naive"), id="one"), source.apply(Alone("naive"), id="two")
+    one.union(two).apply(Raising(), id="next", on_error="drop").sink(NONE, id="out")
+    with pytest.raises(JobFailed, match="SW-TYPE-VALUE: one or two: Item.at") as caught:
+        run(made, {"in": items("bad")})
+    assert caught.value.component == "" and "while applying" not in caught.value.cause
+
+
+class Unfit(StatefulOperator[Item, Count, Item]):
+    """Has something else than its record, or nothing at all to say."""
+
+    def setup_instance(self, instance: int, state: Count | None) -> None: ...
+
+    def get_state(self) -> Any:
+        return {"count": 1}
+
+    def apply(self, event: Item, collector: Any) -> None: ...
+
+
+def test_a_state_of_another_class_is_named() -> None:
+    with pytest.raises(JobFailed, match="SW-TYPE-EVENT: work: expected Count but got dict"):
+        run(job(Unfit(), None), {"in": items("a")})
 
 
 # ---- sources that people write ---------------------------------------------------------------------------------------------

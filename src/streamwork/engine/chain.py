@@ -23,7 +23,7 @@ from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
-from streamwork.engine.blame import Blame
+from streamwork.engine.blame import Blame, answering
 from streamwork.engine.pace import Pace
 from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
@@ -182,7 +182,7 @@ class Chain:
         """Between two events: states are up to date now. Counters of every component, the stateless ones too."""
         for step in (*self._steps.values(), *self.polled.values()):
             if isinstance(step, InstanceStep) and step.node.keeps is not None:
-                step.take_state()
+                self._take_state(step)
         return self.counters()
 
     def counters(self) -> dict[str, dict[str, int]]:
@@ -253,6 +253,14 @@ class Chain:
         if self._replays and isinstance(given, Tracked):
             step.replayed += came_again(given.roots)
         return step.process(given if step.takes_columns else as_events(given))
+
+    def _take_state(self, step: InstanceStep) -> None:
+        try:
+            step.take_state()
+        except StreamworkError as error:
+            if step.node.kind is not NodeKind.SOURCE:
+                Blame(step.node.id, answering(self.graph, step.node.id)).put_on(error)
+            raise
 
     def _check(self, through: Input, events: Given) -> None:
         """That they are of the declared type. Of their values columns tell, later."""

@@ -56,7 +56,7 @@ class OperatorStep(Step):
                     if (now := given()) != so_far:
                         delivered, so_far = delivered + 1, now
                 self.delivered += delivered
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StreamworkError):
             raise
         except BaseException as error:
             raise applying_failed(self, event, error) from error
@@ -217,7 +217,7 @@ class KeyedStep(Step):
                         self._settle(collector)
                 self.delivered += delivered
                 self.state.changed.update(keys)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StreamworkError):
             raise
         except BaseException as error:
             raise applying_failed(self, event, error) from error
