@@ -7,7 +7,7 @@ from typing import Any
 from streamwork.epoch import Manifest, Step
 
 
-class Crash(BaseException):
+class Crash(KeyboardInterrupt):  # all that passes through an operator's step as it is
     """Like kill -9: nothing that handles errors sees it."""
 
 

@@ -45,7 +45,7 @@ MOST_STEPS = 50_000
 MOST_DRIVERS = 25
 
 
-class Killed(BaseException):
+class Killed(KeyboardInterrupt):  # all that passes through an operator's step as it is
     """kill -9."""
 
 

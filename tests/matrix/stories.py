@@ -132,7 +132,7 @@ class Twice(LocalHost):
         return super().collect(epoch, expired)
 
 
-class TaskLost(BaseException):
+class TaskLost(KeyboardInterrupt):  # all that passes through an operator's step as it is
     """A task is gone in the middle of something."""
 
 
