@@ -20,7 +20,7 @@ from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink
 from streamwork.delivery import Acknowledger, DeadLetters, Inbox, Outcome
 from streamwork.epoch import Step
 from streamwork.epoch.history import totals
-from streamwork.tools.progress import end_line
+from streamwork.tools.progress import end_lines
 from streamwork.tools.runner import Mode, Options
 from streamwork.tools.runner import run as run_until_stopped
 from streamwork.world import RealDisk
@@ -63,7 +63,7 @@ def test_everyone_counts_the_same_letters(tmp_path: Path) -> None:
     assert (
         listed == status["dead_letters"]["count"] == committed["dead_letters"] == history == outcome.dead_letters == 8
     )
-    assert "8 dead letters" in end_line(outcome)
+    assert "8 dead letters" in "\n".join(end_lines(outcome))
     # Each 5 fails twice. Each 7 is applied twice, and its time is over twice: that counts, too, as what it is then.
     assert committed["failed"] == 4 + 4
     assert committed["processed"] == len(ITEMS) + 8 + 8
