@@ -90,8 +90,10 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
                 places[name].make(TEN)
         tell(f"making a state of {sizes.many_keys:,} keys")
         places["many"].make(sizes.many_slices)
-        while not places["many"].has_snapshot():  # it is made in the background
-            places["many"].make(TEN // 2)
+        more = TEN // 2
+        while not places["many"].has_snapshot():  # it is made in the background: a life must last as long as that takes
+            places["many"].make(more)
+            more *= 2
         places["many"].slice = sizes.slice
         for place in places.values():
             place.life(Mode.LOCAL)  # so that there is somebody to kill
