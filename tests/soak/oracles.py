@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ Row = tuple[str, int, int]
 class Round:
     """A round that is over."""
 
-    def __init__(self, folder: Path, promise: str, dsn: str, url: str) -> None:
+    def __init__(self, folder: Path, promise: str, dsn: str, url: str, struck: set[int]) -> None:
+        """`struck`: the epochs that were under way when a worker died."""
+        self.struck = struck
         self.home = folder / "root" / "soak"
         self.promise = promise
         lines = (folder / "payments.jsonl").read_bytes().splitlines(keepends=True)
@@ -53,9 +56,16 @@ class Round:
 
     def in_doubt(self) -> set[int]:
         """The ids of epochs that were planned, and never completed."""
+        return self._planned(lambda epoch: epoch not in self.manifests)
+
+    def run_again(self) -> set[int]:
+        """The ids of epochs of which a task may have been run again."""
+        return self._planned(lambda epoch: epoch in self.struck)
+
+    def _planned(self, wanted: Callable[[int], bool]) -> set[int]:
         found: set[int] = set()
         for path in (self.home / "checkpoints").glob("*.plan.json"):
-            if int(path.name[:12]) not in self.manifests:
+            if wanted(int(path.name[:12])):
                 plan = json.loads(path.read_bytes())
                 found |= self._ids(plan["from"], plan["to"])
         return found
@@ -117,7 +127,7 @@ def check(done: Round) -> str:
             )
         else:
             assert not missing, f"AT-LEAST-ONCE {sink}: {sorted(missing)[:9]} of {len(missing)} is missing"
-            allowed = open_ids | (done.replayed() if done.promise == "acknowledging" else set())
+            allowed = open_ids | done.run_again() | (done.replayed() if done.promise == "acknowledging" else set())
             assert twice <= allowed, f"AT-LEAST-ONCE {sink}: {sorted(twice - allowed)[:9]} came again, and was not open"
         told.append(f"{sink}: {len(missing)} missing, {len(twice)} twice")
     if done.promise == "at-least-once":
@@ -141,7 +151,7 @@ def _exactly_once(done: Round) -> str:
 
 def check_the_check(done: Round) -> None:
     """A row twice, or a row less, that nothing excuses: the check must fail."""
-    journal, excused = done.rows["journal"], done.in_doubt() | done.replayed()
+    journal, excused = done.rows["journal"], done.in_doubt() | done.run_again() | done.replayed()
     row = next(row for row in journal if row[2] not in excused)
     tampered = {"a row twice": [*journal, row]}
     if done.dropped("journal") == 0:

@@ -62,6 +62,8 @@ class Soaked:
         self.postgres = PostgresServer(_made(folder / "p"))
         self.redis = RedisServer(_made(folder / "r"))
         self.kills: Counter[str] = Counter()
+        self.struck: set[int] = set()
+        """Epochs that were under way when a worker died: Spark runs its task again, in the same epoch."""
         self._fed = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -105,7 +107,16 @@ class Soaked:
         assert self._process is not None
         below = psutil.Process(self._process.pid).children(recursive=True)
         found = [worker for process in below for worker in python_workers(process.pid)]
-        return bool(found) and kill(self.rng.choice(found))
+        before = self._under_way()
+        if not found or not kill(self.rng.choice(found)):
+            return False
+        self.struck |= before | self._under_way()
+        return True
+
+    def _under_way(self) -> set[int]:
+        """Epochs that are planned, and not completed."""
+        names = {path.name for path in (self.folder / "root" / "soak" / "checkpoints").glob("*.json")}
+        return {int(name[:12]) for name in names if name.endswith(".plan.json") and f"{name[:12]}.json" not in names}
 
     def wait_until(self, true: Callable[[], bool]) -> None:
         until = time.monotonic() + PATIENCE
@@ -165,7 +176,7 @@ def one_round(folder: Path, number: int, promise: str, mode: str, kills: int) ->
             soaked.strike(kind)
         soaked.feed()
         soaked.end()
-        done = Round(folder, promise, soaked.postgres.dsn, soaked.redis.url)
+        done = Round(folder, promise, soaked.postgres.dsn, soaked.redis.url, soaked.struck)
         cost = check(done)
         check_the_check(done)
     took = time.monotonic() - began
