@@ -127,7 +127,11 @@ class SparkEpochs:
     def _compute(self, action: _Action, layout: Layout, works: Sequence[Work]) -> Sequence[Any]:
         context = self._session.sparkContext
         context.setJobDescription(f"{layout.graph.job}: checkpoint {action.epoch}")
-        with Patience(context, lambda: action.expired()) as patience, seats(works) as folder:
+        choice = len(places(layout, 0)) > 1  # which instance of the first stage a task computes
+        with (
+            Patience(context, lambda: action.expired()) as patience,
+            seats(works) if choice else contextlib.nullcontext() as folder,
+        ):
             try:
                 return self._action(
                     f"compute epoch {action.epoch}", lambda: self._line_of_stages(layout, works, folder)
@@ -183,7 +187,7 @@ class SparkEpochs:
             self._shipped[2].destroy()
             self._shipped = None
 
-    def _line_of_stages(self, layout: Layout, works: Sequence[Work], folder: str) -> Any:
+    def _line_of_stages(self, layout: Layout, works: Sequence[Work], folder: str | None) -> Any:
         """The data frame whose rows are the reports of all instances."""
         token, broadcast = self._ship(layout)
         by_place = {(work.chain, work.instance): work for work in works}
