@@ -174,8 +174,9 @@ class Driver:
         lost: Position = {}
         doubts: Sequence[InDoubt] = ()
         if self.graph.promise.at_most_once:
-            lost = self._recovery.planned_beyond(self.at)
-            doubts = self._doubts.recovered(self._recovery.plans_beyond(self.at), killed)
+            plans = self._recovery.plans_beyond(self.at)
+            lost = self._recovery.planned_beyond(plans)
+            doubts = self._doubts.recovered(plans, killed)
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._tell(Step.PRUNE, self.at.epoch)
         if found.rolled_forward:

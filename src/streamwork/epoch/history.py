@@ -208,11 +208,7 @@ class History:
             db.execute(f"INSERT OR REPLACE INTO epochs ({_NAMES}) VALUES ({_marks(values)})", values)
             _add(db, "counts", "epoch, fence, outcome, component, instance", [(*values[:2], *c) for c in counted])
             _add(db, "totals", "outcome, component, instance", counted)
-            db.execute(
-                f"""INSERT INTO outcomes VALUES (?, ?, {_marks(seconds)}) ON CONFLICT DO UPDATE SET epochs = epochs + 1,
-                {", ".join(f'"{step}" = "{step}" + excluded."{step}"' for step in _STEPS)}""",
-                (row.outcome.value, 1, *(value or 0.0 for value in seconds)),
-            )
+            _add_outcome(db, row.outcome.value, 1, [value or 0.0 for value in seconds])
             if self._recorded % TRIM_EVERY == 0:
                 for table, keep in (("epochs", self._keep), ("counts", min(self._keep, KEEP_COUNTS))):
                     db.execute(f"DELETE FROM {table} WHERE epoch <= (SELECT max(epoch) FROM epochs) - ?", (keep,))
@@ -337,6 +333,12 @@ def _committed_beyond(db: sqlite3.Connection, epoch: int) -> list[tuple[int, int
     return db.execute(query, (epoch, *done)).fetchall()
 
 
+def _add_outcome(db: sqlite3.Connection, outcome: str, epochs: int, seconds: Sequence[float]) -> None:
+    more = ", ".join(f'"{name}" = "{name}" + excluded."{name}"' for name in ("epochs", *_STEPS))
+    insert = f"INSERT INTO outcomes VALUES (?, ?, {_marks(seconds)}) ON CONFLICT DO UPDATE SET {more}"
+    db.execute(insert, (outcome, epochs, *seconds))
+
+
 def _pass_over(db: sqlite3.Connection, epoch: int, fence: int, outcome: str) -> None:
     """What one epoch counted was in vain."""
     vain, mine = Result.ABANDONED.value, (epoch, fence, outcome)
@@ -348,12 +350,8 @@ def _pass_over(db: sqlite3.Connection, epoch: int, fence: int, outcome: str) -> 
     _add(db, "counts", "epoch, fence, outcome, component, instance", [(epoch, fence, vain, *c) for c in counted])
     steps = ", ".join(f'coalesce("{step}", 0.0)' for step in _STEPS)
     seconds = db.execute(f"SELECT {steps} FROM epochs {where}", mine).fetchone()
-    for which, sign in ((outcome, -1), (vain, 1)):
-        db.execute(
-            f"""INSERT INTO outcomes VALUES (?, ?, {_marks(seconds)}) ON CONFLICT DO UPDATE SET
-            epochs = epochs + excluded.epochs, {", ".join(f'"{step}" = "{step}" + excluded."{step}"' for step in _STEPS)}""",
-            (which, sign, *(sign * value for value in seconds)),
-        )
+    _add_outcome(db, outcome, -1, [-value for value in seconds])
+    _add_outcome(db, vain, 1, seconds)
     db.execute(f"UPDATE OR REPLACE epochs SET outcome = ?, note = 'passed over' {where}", (vain, *mine))
 
 

@@ -21,7 +21,7 @@ What a crash leaves, and what the next start does with it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamwork.components import Position
@@ -181,10 +181,10 @@ class Recovery:
         """
         return [self._store.plan(number) for number in self._store.plans() if number > at.epoch]
 
-    def planned_beyond(self, at: Manifest) -> Position:
-        """How far epochs behind `at` were planned."""
+    def planned_beyond(self, plans: Sequence[Plan]) -> Position:
+        """How far these epochs were planned."""
         found: Position = {}
-        for plan in self.plans_beyond(at):
+        for plan in plans:
             found = furthest(found, plan.end)
         return found
 
