@@ -6,7 +6,8 @@ was given. Where streams have met, it is one of several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,9 +22,8 @@ ILL_TYPED = ("SW-TYPE-EVENT", "SW-TYPE-VALUE")
 
 class Blame(NamedTuple):
     where: str  # as errors name it
-    component: str = (
-        ""  # whose `on_error` would set the event aside; empty if nobody's would, or that of one of several
-    )
+    component: str = ""
+    """Whose `on_error` would set the event aside; empty if nobody's would, or that of one of several."""
 
     @classmethod
     def of(cls, graph: Graph, inputs: Iterable[Input]) -> Blame:
@@ -31,17 +31,28 @@ class Blame(NamedTuple):
         made = sorted({str(one) for given in inputs for one in _makers(graph, given)})
         return cls(" or ".join(made), answering(graph, made[0].partition(":")[0]) if len(made) == 1 else "")
 
+    @classmethod
+    def of_state(cls, graph: Graph, component: str) -> Blame:
+        """For what a component keeps."""
+        return cls(component, answering(graph, component))
+
     def put_on(self, error: StreamworkError) -> None:
         if error.code in ILL_TYPED and not error.component:
             error.component = self.component
 
-    def columns(self, kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns]) -> Columns:
-        """As one piece (`as_columns`)."""
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """For whatever in here finds that something does not fit."""
         try:
-            return as_columns(kind, given, self.where)
+            yield
         except StreamworkError as error:
             self.put_on(error)
             raise
+
+    def columns(self, kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns]) -> Columns:
+        """As one piece (`as_columns`)."""
+        with self.taken():
+            return as_columns(kind, given, self.where)
 
 
 def answering(graph: Graph, component: str) -> str:

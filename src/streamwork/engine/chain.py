@@ -23,7 +23,7 @@ from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
-from streamwork.engine.blame import Blame, answering
+from streamwork.engine.blame import Blame
 from streamwork.engine.pace import Pace
 from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
@@ -255,12 +255,11 @@ class Chain:
         return step.process(given if step.takes_columns else as_events(given))
 
     def _take_state(self, step: InstanceStep) -> None:
-        try:
+        if step.node.kind is NodeKind.SOURCE:
             step.take_state()
-        except StreamworkError as error:
-            if step.node.kind is not NodeKind.SOURCE:
-                Blame(step.node.id, answering(self.graph, step.node.id)).put_on(error)
-            raise
+            return
+        with Blame.of_state(self.graph, step.node.id).taken():
+            step.take_state()
 
     def _check(self, through: Input, events: Given) -> None:
         """That they are of the declared type. Of their values columns tell, later."""

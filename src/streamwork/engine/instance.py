@@ -22,7 +22,7 @@ from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.text import from_text, to_text
-from streamwork.engine.blame import Blame, answering
+from streamwork.engine.blame import Blame
 from streamwork.engine.chain import Chain, from_microseconds, microseconds
 from streamwork.engine.pace import Pace
 from streamwork.engine.report import Report
@@ -152,13 +152,10 @@ class Instance:
         counters = chain.checkpoint()
         for name, rows in self._formats.items():
             before = self.refs.get(name, ())
-            try:
+            with Blame.of_state(chain.graph, name).taken():
                 self.refs[name] = self._files.save(
                     rows, self.states[name], before, chain.instance, self.epoch, stem, self._work.memory
                 )
-            except StreamworkError as error:
-                Blame(name, answering(chain.graph, name)).put_on(error)
-                raise
         staged = {name: staging.finish() for name, staging in self._stagings.items()}
         letters = {name: self._stage_letters(name, found) for name, found in chain.letters().items()}
         wake = chain.next_tick()

@@ -104,11 +104,8 @@ class Step(ABC):
         An event that does not fit is not this component's to set aside, but that of whoever emitted it.
         """
         if isinstance(event, Event):
-            try:
+            with self.blame.taken():
                 check_fits(type(event), [event], self.blame.where)
-            except StreamworkError as misfit:
-                self.blame.put_on(misfit)
-                raise
         if self.node.on_error == "fail":
             raise applying_failed(self, event, error) from error
         if self.following is not None:
