@@ -1,4 +1,4 @@
-from streamwork import Event, Job, JsonLines, KeyedOperator, Record, SqliteSink
+from streamwork import Event, Job, JsonLines, KeyedCollector, KeyedOperator, Record, SqliteSink
 
 
 class Transaction(Event):  # frozen and typed; its fields are an Arrow schema
@@ -19,7 +19,7 @@ class Totals(Record):  # state: its fields are the columns of the state files
 
 
 class PerCard(KeyedOperator[Transaction, Totals, Usage]):
-    def apply(self, event, state, collector):
+    def apply(self, event: Transaction, state: Totals, collector: KeyedCollector) -> None:
         state.transactions += 1
         state.total += event.amount
         collector.emit(Usage(event.card, state.transactions, state.total))

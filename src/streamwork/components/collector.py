@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from streamwork.components.acknowledging import Acknowledgement, EventFailed
+from streamwork.components.values import Event
 from streamwork.errors import WrongUse
 
 MAIN = "main"
@@ -27,6 +28,12 @@ class Timer(NamedTuple):
     clock: TimerClock
 
 
+class Emit(Protocol):
+    """Send an event to everything that reads the component's main channel, or another channel that it declares."""
+
+    def __call__(self, event: Event, /, channel: str = MAIN) -> None: ...
+
+
 class EventCollector:
     """Takes what a component emits: ``emit(event)``, or ``emit(event, "late")`` for a channel that it declares.
 
@@ -35,7 +42,7 @@ class EventCollector:
 
     __slots__ = ("emit", "failure", "tracking")
 
-    emit: Callable[..., None]
+    emit: Emit
     failure: EventFailed | None  # that the component has declared, even if it went on as if nothing were wrong
     tracking: Acknowledgement | None  # under acknowledging: whose event is being applied
 

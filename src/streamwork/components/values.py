@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import dataclass_transform
+
 import msgspec
 
 
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(msgspec.field,)
+)  # subclasses are frozen to type checkers too
 class Event(msgspec.Struct, frozen=True, gc=False):
     """Something that happened: frozen and typed.
 
