@@ -12,6 +12,42 @@ def writable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+UNCHANGING = frozenset(
+    {
+        "SW-INBOX-EVENT",
+        "SW-OPERATOR-COPY",
+        "SW-OPERATOR-FAILED",
+        "SW-SINK-REJECTED",
+        "SW-SOURCE-BAD-EVENT",
+        "SW-SOURCE-HEADER",
+        "SW-SOURCE-SCHEMA",
+        "SW-TYPE-EVENT",
+        "SW-TYPE-VALUE",
+    }
+)
+"""Codes of errors that come again unless the code or the data changes. An operator that raised is one unless what it raised is
+retryable (`is_retryable`)."""
+
+ABOUT_ONE_EVENT = frozenset(
+    {"SW-OPERATOR-FAILED", "SW-SINK-REJECTED", "SW-SOURCE-BAD-EVENT", "SW-TYPE-EVENT", "SW-TYPE-VALUE"}
+)
+"""Codes of errors that another `on_error` of the component would have set aside with their event."""
+
+
+def is_retryable(error: BaseException) -> bool:
+    """True if the same call may succeed later, although nothing is changed in the code or the data.
+
+    An exception can say so itself: an attribute `retryable`, True or False. Without one, an OSError is retryable (TimeoutError
+    and ConnectionError are OSErrors), and so is an error that was raised from a retryable one (``raise ... from error``).
+    """
+    said = getattr(error, "retryable", None)
+    if isinstance(said, bool):
+        return said
+    if isinstance(error, OSError):
+        return True
+    return error.__cause__ is not None and error.__cause__ is not error and is_retryable(error.__cause__)
+
+
 class StreamworkError(Exception):
     """Something a person has to know about.
 
@@ -21,6 +57,8 @@ class StreamworkError(Exception):
     exit_code = 1
     component = ""
     """If it is about one event: the component that could not do it, and whose `on_error` decides what becomes of it."""
+    retryable: bool
+    """True if a restart may help although nothing is changed. If not, the same error twice in a row ends the run."""
 
     def __init__(self, code: str, cause: str, action: str) -> None:
         cause = writable(cause)
@@ -28,6 +66,12 @@ class StreamworkError(Exception):
         self.code = code
         self.cause = cause
         self.action = action
+        self.retryable = self.exit_code == 1 and code not in UNCHANGING
+
+    @property
+    def about_one_event(self) -> bool:
+        """True if another `on_error` of `component` would have set the event aside."""
+        return self.code in ABOUT_ONE_EVENT and bool(self.component)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.cause}\n  what to do: {self.action}"

@@ -13,6 +13,7 @@ import pytest
 from sample import Payment, Summing, expected_journal, payments
 from streamwork import Backoff, Job, JobFailed, JsonLines, ListSource, Operator, Refused, SqliteSink, WrongUse
 from streamwork.epoch import Step
+from streamwork.errors import is_retryable
 from streamwork.testing.clock import VirtualClock
 from streamwork.tools.runner import Mode, Options, Outcome, run
 from streamwork.tools.supervisor import supervise
@@ -100,6 +101,36 @@ def test_an_event_that_fails_again_right_away_is_not_tried_for_ever() -> None:
     with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED.*epoch 4.*right after a restart, so restarts do not help"):
         patient.supervised(Backoff())
     assert len(patient.paused) == 1
+
+
+def test_the_same_event_again_is_tried_again_as_long_as_its_error_is_retryable() -> None:
+    """A look-up that is down raises the same error for the same event, until it is back."""
+    away = [again(epoch) for epoch in range(3, 8)]
+    for error in away:
+        error.retryable = True
+    assert Patient(*away, None).supervised(Backoff()) == 5
+
+
+class Busy(Exception):
+    retryable = True
+
+
+class Wrong(ConnectionError):
+    retryable = False
+
+
+def raised_from(cause: Exception) -> Exception:
+    try:
+        raise LookupError("no answer") from cause
+    except LookupError as error:
+        return error
+
+
+def test_which_errors_are_retryable() -> None:
+    retryable = [OSError(), TimeoutError(), ConnectionError(), Busy(), raised_from(TimeoutError()), WEATHER]
+    lasting = [ValueError(), KeyError(), Wrong(), raised_from(ValueError()), BAD, Refused("SW-X", "", "")]
+    assert [is_retryable(error) for error in retryable] == [True] * len(retryable)
+    assert [is_retryable(error) for error in lasting] == [False] * len(lasting)
 
 
 REFUSED = "sink out refuses row {'id': 7} of checkpoint 3 for good: IntegrityError: CHECK constraint failed"
@@ -193,21 +224,33 @@ class Notes:
 
 
 class Moody(Operator[Payment, Payment]):
-    """Raises at amount 13 while there is a certain file, and removes it: it passes by itself."""
+    """Raises at amount 13 while there is a certain file, and removes a letter of it each time: it passes by itself."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, error: type[Exception] = ConnectionError) -> None:
         self.file = file
+        self.error = error
 
     def apply(self, event: Payment, collector: Any) -> None:
         if event.amount == 13 and self.file.exists():
-            self.file.unlink()
-            raise ConnectionError("nobody there")
+            left = self.file.read_text()[1:]
+            if left:
+                self.file.write_text(left)
+            else:
+                self.file.unlink()
+            raise self.error("nobody there")
         collector.emit(event)
 
 
-def go(events: list[Payment], folder: Path, mode: str, notes: Notes, restart: Backoff | None = QUICK) -> Outcome:
+def go(
+    events: list[Payment],
+    folder: Path,
+    mode: str,
+    notes: Notes,
+    restart: Backoff | None = QUICK,
+    error: type[Exception] = ConnectionError,
+) -> Outcome:
     job = Job("moody", checkpoint_every=0, restart=restart)
-    stream = job.source(ListSource(events, Payment, max_events=10), id="payments").apply(Moody(folder / "mood"))
+    stream = job.source(ListSource(events, Payment, max_events=10), id="payments").apply(Moody(folder / "mood", error))
     stream.apply(Summing(), key="card", id="sums").sink(SqliteSink(folder / "out.db", "journal"), id="journal")
     return run(job, Options(mode=Mode(mode), root=folder / "root", until_caught_up=True), notes)
 
@@ -226,6 +269,21 @@ def test_a_run_goes_on_by_itself_from_the_last_checkpoint(tmp_path: Path, mode: 
     assert notes.starts == [0, 1]
     assert "SW-OPERATOR-FAILED" in notes.lines[0] and "nobody there" in notes.lines[0]
     assert notes.lines[1] == "restart 1 of 5 in 0.0 s"
+
+
+def test_an_outage_that_lasts_for_several_restarts_does_not_end_the_run(tmp_path: Path, mode: str) -> None:
+    """The same event fails with the same error three times in a row."""
+    (tmp_path / "mood").write_text("xxx")
+    outcome = go(payments(40), tmp_path, mode, Notes())
+    assert outcome.restarts == 3
+    assert journal(tmp_path) == expected_journal(payments(40))
+
+
+def test_an_error_that_is_not_retryable_ends_the_same_run(tmp_path: Path) -> None:
+    """The negative control."""
+    (tmp_path / "mood").write_text("xxx")
+    with pytest.raises(JobFailed, match="restarts do not help"):
+        go(payments(40), tmp_path, "local", Notes(), error=ValueError)
 
 
 def test_a_poison_event_ends_the_run_after_one_try_more(tmp_path: Path, mode: str) -> None:

@@ -38,15 +38,16 @@ class Failure(msgspec.Struct, frozen=True):
     action: str
     exit_code: int
     component: str = ""
+    retryable: bool = False
 
     @classmethod
     def of(cls, error: StreamworkError) -> Failure:
-        return cls(error.code, error.cause, error.action, error.exit_code, error.component)
+        return cls(error.code, error.cause, error.action, error.exit_code, error.component, error.retryable)
 
     def to_error(self) -> StreamworkError:
         kind = {2: WrongUse, 3: Refused}.get(self.exit_code, JobFailed)
         error = kind(self.code, self.cause, self.action)
-        error.component = self.component
+        error.component, error.retryable = self.component, self.retryable
         return error
 
 

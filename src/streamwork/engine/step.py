@@ -22,7 +22,7 @@ from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
 from streamwork.engine.blame import ILL_TYPED, Blame
 from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
-from streamwork.errors import JobFailed, StreamworkError, writable
+from streamwork.errors import JobFailed, StreamworkError, is_retryable, writable
 from streamwork.job import Input, Node, NodeKind
 
 MOST_TEXT = 1_000  # characters of an error
@@ -291,6 +291,7 @@ def applying_failed(step: Step, event: Any, error: BaseException, is_one: bool =
     )
     if is_one and isinstance(error, Exception):  # nothing sets SystemExit and its like aside
         failed.component = step.node.id
+    failed.retryable = is_retryable(error)
     return failed
 
 

@@ -11,9 +11,6 @@ from streamwork.components.source import check_on_error
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.job import Graph, Node, NodeKind
 
-SET_ASIDE = {"SW-OPERATOR-FAILED", "SW-SINK-REJECTED", "SW-SOURCE-BAD-EVENT", "SW-TYPE-EVENT", "SW-TYPE-VALUE"}
-"""Errors about one event, which another `on_error` of their component would have set aside."""
-
 
 def parse(given: Iterable[str]) -> dict[str, str]:
     """Component -> policy, of values such as "per-card=dead-letter"."""
@@ -53,7 +50,7 @@ def with_way_on(error: StreamworkError, command: Sequence[str]) -> None:
     """If it is about one event, let it tell the exact command that would set that event aside and go on. `command` is what was
     run.
     """
-    if error.code not in SET_ASIDE or not error.component:
+    if not error.about_one_event:
         return
     if not command:
         how = f'give {error.component} on_error="dead-letter", and start again'

@@ -1,8 +1,10 @@
 """Starting a job again after it failed, by the job's `Backoff`.
 
 A failure of the job or of its surroundings (exit code 1) is worth another try from the last checkpoint. Wrong use and refusals
-are not: they wait for a person. Nor is an event that fails again the same way right after a restart: it will do so for ever.
-Nor is a start that cannot succeed: before anything was done, a file that is not there is a wrong name rather than an outage.
+are not: they wait for a person. Nor is an error that is not `retryable` and comes again right after a restart (the same event,
+the same error): it will do so for ever. OSError and TimeoutError are retryable (`errors.is_retryable`): a look-up that is down
+raises the same error for the same event until it is back. Nor is a start that cannot succeed: before anything was done, a file
+that is not there is a wrong name rather than an outage.
 """
 
 from __future__ import annotations
@@ -14,20 +16,6 @@ from typing import Protocol
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Backoff
 from streamwork.world import Clock
-
-POISON = {
-    "SW-INBOX-EVENT",
-    "SW-OPERATOR-COPY",
-    "SW-OPERATOR-FAILED",
-    "SW-SINK-REJECTED",
-    "SW-SOURCE-BAD-EVENT",
-    "SW-SOURCE-HEADER",
-    "SW-SOURCE-SCHEMA",
-    "SW-TYPE-EVENT",
-    "SW-TYPE-VALUE",
-}
-"""What code does with data: where nothing changes, it happens again."""
-
 
 HOPELESS = {"SW-JAVA-MISSING", "SW-SOURCE-MISSING"}
 """What a start fails at for good, as long as nothing was done yet. What was there before may come back."""
@@ -85,7 +73,7 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
         if job.progress == 0 and _hopeless(failure):
             raise failure
         fault = failure.code, _without_numbers(failure.cause)
-        if fault == last and job.progress == before and failure.code in POISON:
+        if fault == last and job.progress == before and not failure.retryable:
             raise _with(failure, "it came again right after a restart, so restarts do not help") from failure
         recent = policy.recent(restarts, clock.monotonic())
         delay = policy.delay(restarts, clock.monotonic())
@@ -123,5 +111,5 @@ def _without_numbers(cause: str) -> str:
 
 def _with(failure: StreamworkError, remark: str) -> StreamworkError:
     told = type(failure)(failure.code, f"{failure.cause}; {remark}", failure.action)
-    told.component = failure.component
+    told.component, told.retryable = failure.component, failure.retryable
     return told
