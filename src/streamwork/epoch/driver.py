@@ -200,24 +200,32 @@ class Driver:
 
     # ---- one epoch ----------------------------------------------------------------------------------------------
 
-    def run_epoch(self, last: bool = False) -> Manifest | None:
-        """Steps 1 to 6. None if there is no new input; if it is the `last`, none is planned that is not under way."""
+    def run_epoch(self, last: bool = False, go_on: Callable[[], bool] = lambda: True) -> Manifest | None:
+        """Steps 1 to 6. None if there is no new input; if it is the `last`, none is planned that is not under way.
+
+        An epoch that is abandoned is followed by the next one as long as `go_on()` says so; otherwise the result is None.
+        """
         try:
-            return self._run_epoch(last)
+            while True:
+                if not last:
+                    self._begin(self._depth)
+                if not self._under_way:
+                    return None
+                plan = self._under_way.popleft()
+                try:
+                    return self._run_epoch(plan, last)
+                except Abandoned:
+                    self._abandon(plan)
+                if not go_on():
+                    return None
         except StreamworkError:
             self.fences.check(self.fence)  # whatever a driver meets that has lost its job, this is why
             raise
 
-    def _run_epoch(self, last: bool) -> Manifest | None:
-        if not last:
-            self._begin(self._depth)
-        if not self._under_way:
-            return None
-        plan = self._under_way.popleft()
+    def _run_epoch(self, plan: Plan, last: bool) -> Manifest | None:
+        """Steps 3 to 6 of an epoch that is under way; None if nothing has happened in it. Raises `Abandoned` instead of 4."""
         try:
             reports = self._collect(plan)
-        except Abandoned:
-            return self._abandon(plan, last)
         except StreamworkError as error:
             self._watch.failed(plan, self._host.wasted(), error.code)
             raise
@@ -230,9 +238,9 @@ class Driver:
             return None
         try:
             manifest = self._prepare(plan, reports)
-        except FileExistsError:  # somebody has used that number: it is spent
+        except FileExistsError as error:  # somebody has used that number: it is spent
             self._host.forget()
-            return self._abandon(plan, last)
+            raise Abandoned(plan.epoch) from error
         self._tell(Step.PREPARE, plan.epoch)
         if self._overlap and self._planner.limited and not last:
             self.fences.check(self.fence)  # who has lost the job plans nothing more
@@ -263,7 +271,7 @@ class Driver:
             self._tell(Step.PLAN, plan.epoch)
             self._submit(plan)
 
-    def _abandon(self, plan: Plan, last: bool) -> Manifest | None:
+    def _abandon(self, plan: Plan) -> None:
         """Instead of 4: the epoch comes to nothing, and so does what was built on it. The next starts from the same parent; under
         at-most-once behind it, since some of it may have been written.
         """
@@ -276,7 +284,6 @@ class Driver:
         self._under_way.clear()
         self._watch.abandoned(plan, self._host.wasted())
         self._tell(Step.ABANDON, plan.epoch)
-        return self._run_epoch(last)
 
     def _plan(self) -> Plan | None:
         """1. Fix the slice."""

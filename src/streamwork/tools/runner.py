@@ -290,7 +290,7 @@ class Lives:
         ends = self._options.until_caught_up or self._options.mode is Mode.BATCH or driver.finished()
         while not self._stop.asked:
             planned = self._clock.monotonic()
-            if driver.run_epoch() is None:
+            if driver.run_epoch(go_on=self._goes_on) is None:
                 if ends and not driver.unsettled():
                     return
                 # To ask a source is an epoch, which costs more than a look at how long a file is.
@@ -299,6 +299,11 @@ class Lives:
             elif not ends and not driver.behind():
                 self._wait(max(0.0, planned + self.settings.checkpoint_every - self._clock.monotonic()))
             self._attend()
+
+    def _goes_on(self) -> bool:
+        """Asked after each abandoned epoch: is another one to follow?"""
+        self._attend()
+        return not self._stop.asked
 
     def _wait(self, seconds: float) -> None:
         until = self._clock.monotonic() + seconds
