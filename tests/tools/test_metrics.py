@@ -18,8 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from commands import ask, call, error
 from letter_jobs import squeamish_job
 from sample import run_job
-from streamwork import JobFailed, WrongUse
+from streamwork import JobFailed, Refused, WrongUse
 from streamwork.delivery.counts import is_closed
+from streamwork.tools.access import Endpoint, Token, token
 from streamwork.tools.metrics import exposition
 from streamwork.tools.metrics_server import TOKEN, serving
 from streamwork.world import RealClock
@@ -142,11 +143,13 @@ def test_without_a_history_the_rest_is_there(tmp_path: Path) -> None:
 
 
 SECRET = "x7-quite-secret"
+GIVEN = Token(SECRET, "a test")
+FREE = Endpoint("127.0.0.1", 0)
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with serving(lambda: b"streamwork_checkpoint 7\n", 0, SECRET, lambda line: None) as server:
+    with serving(lambda: b"streamwork_checkpoint 7\n", FREE, GIVEN, lambda line: None) as server:
         yield server.server_port
 
 
@@ -189,15 +192,16 @@ def test_it_listens_on_loopback_only(port: int) -> None:
 
 
 def test_a_port_that_is_taken(port: int) -> None:
-    with pytest.raises(WrongUse, match="SW-METRICS-PORT"), serving(lambda: b"", port, "", lambda line: None):
+    taken = Endpoint("127.0.0.1", port)
+    with pytest.raises(WrongUse, match="SW-METRICS-PORT"), serving(lambda: b"", taken, GIVEN, lambda line: None):
         """Never."""
 
 
 def test_it_ends_with_the_run_and_whoever_is_slow_does_not_hold_it_up() -> None:
-    with serving(lambda: b"", 0, "", lambda line: None) as server:
+    with serving(lambda: b"", FREE, GIVEN, lambda line: None) as server:
         port = server.server_port
         lingering = socket.create_connection(("127.0.0.1", port), timeout=5)
-        assert get(port) == (200, "")
+        assert get(port, Authorization=f"Bearer {SECRET}") == (200, "")
     lingering.close()
     with pytest.raises(OSError):
         get(port)
@@ -223,18 +227,68 @@ def test_a_run_answers_as_long_as_it_lasts(tmp_path: Path, token: str) -> None:
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
-            while (
-                found := re.match(r"metrics at http://127.0.0.1:(\d+)/metrics", line := process.stdout.readline())
-            ) is None:
+            wanted = re.compile(r"metrics at http://127.0.0.1:(\d+)/metrics, bearer token in (.*)")
+            while (found := wanted.match(line := process.stdout.readline())) is None:
                 assert line
-            port, given = int(found[1]), {"Authorization": f"Bearer {token}"} if token else {}
+            made = tmp_path / ".streamwork" / "access.token"
+            assert found[2] == (f"the environment variable {TOKEN}" if token else str(made))
+            assert made.exists() is not bool(token) and (token or made.stat().st_mode & 0o777 == 0o600)
+            port, given = int(found[1]), {"Authorization": f"Bearer {token or made.read_text().strip()}"}
             while (answer := get(port, **given))[0] != 200 or "streamwork_events_total{" not in answer[1]:
                 assert process.poll() is None and answer[0] in (200, 503), "503: there is no job yet"
             assert samples(answer[1])["streamwork_events_total", "payments", "0", "processed"] == 5
-            assert get(port)[0] == (401 if token else 200)
+            assert get(port)[0] == 401
         finally:
             process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
     assert process.returncode == 0
     with pytest.raises(OSError):
         get(port)
+
+
+# ---- addresses and tokens ---------------------------------------------------------------------------------------------
+
+
+def test_bound_elsewhere_the_token_decides_under_any_name() -> None:
+    with serving(lambda: b"yes", Endpoint.parse("127.0.0.2:0"), GIVEN, lambda line: None) as server:
+        connection = http.client.HTTPConnection("127.0.0.2", server.server_port, timeout=5)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {SECRET}"})
+        assert connection.getresponse().status == 200
+        connection.close()
+    notes: list[str] = []
+    with serving(lambda: b"yes", Endpoint.parse("0.0.0.0:0"), GIVEN, notes.append) as server:
+        authorized = {"Authorization": f"Bearer {SECRET}"}
+        assert get(server.server_port, Host="metrics.example", **authorized) == (200, "yes")
+        assert get(server.server_port, Host="metrics.example")[0] == 401
+        assert get(server.server_port, Origin="http://evil.example", **authorized)[0] == 403
+    assert notes == [f"metrics at http://0.0.0.0:{server.server_port}/metrics, bearer token in a test"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "70000", "-1", "1.2.3:90", "::1:9100:", "host.example:9100", "9100:", "\u0661"]
+)
+def test_an_address_that_is_none(text: str) -> None:
+    with pytest.raises(WrongUse, match="SW-METRICS-PORT"):
+        Endpoint.parse(text)
+
+
+def test_addresses() -> None:
+    assert Endpoint.parse("9100") == Endpoint.parse("localhost:9100") == Endpoint("127.0.0.1", 9100)
+    assert Endpoint.parse("[::1]:0").is_loopback and Endpoint.parse("[::]:0").name(9) == "[::]:9"
+
+
+def test_the_token_is_made_once_and_is_the_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN, raising=False)
+    made = token(tmp_path / "root", TOKEN)
+    assert len(made.secret) >= 32 and made == token(tmp_path / "root", TOKEN)
+    assert made.secret not in repr(made)
+    file = tmp_path / "root" / "access.token"
+    file.chmod(0o644)
+    with pytest.raises(Refused, match="SW-ACCESS-TOKEN.*other users"):
+        token(tmp_path / "root", TOKEN)
+    file.chmod(0o600)
+    file.write_text("\n")
+    with pytest.raises(Refused, match="SW-ACCESS-TOKEN.*no token"):
+        token(tmp_path / "root", TOKEN)
+    monkeypatch.setenv(TOKEN, "mine")
+    assert token(tmp_path / "root", TOKEN).secret == "mine"

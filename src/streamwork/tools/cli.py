@@ -22,6 +22,7 @@ from streamwork.job import Job, Layout
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
 from streamwork.job.semantics import Semantics, Tracking
+from streamwork.tools.access import Endpoint, token
 from streamwork.tools.bench_page import page_command
 from streamwork.tools.bench_results import SAVE, save_if_asked
 from streamwork.tools.bench_tables import show
@@ -102,10 +103,9 @@ def cli() -> None:
 )
 @click.option(
     "--metrics",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Answer Prometheus on 127.0.0.1, as long as the run lasts; 0: on a port that is free. "
-    f"If {TOKEN} is set in the environment, it is the bearer token.",
+    metavar="[ADDRESS:]PORT",
+    help="Answer Prometheus as long as the run lasts, on 127.0.0.1 unless an ADDRESS is given; port 0: any that is free. "
+    f"Requests need a bearer token: that in {TOKEN}, or one made in the root.",
 )
 @click.option("--explain", is_flag=True, help="Show how the job would be laid out, and stop.")
 @click.option(
@@ -130,7 +130,7 @@ def run_command(
     accept_divergence: bool,
     no_restart: bool,
     on_error: tuple[str, ...],
-    metrics: int | None,
+    metrics: str | None,
     explain: bool,
     spark_log: bool,
     as_json: bool,
@@ -166,7 +166,7 @@ def run_command(
         from streamwork.tools.metrics import exposition
 
         text = partial(exposition, options.root, options.mode.folder(loaded.job.name), RealClock())
-        with serving(text, metrics, os.environ.get(TOKEN, ""), watcher.on_note):
+        with serving(text, Endpoint.parse(metrics), token(options.root, TOKEN), watcher.on_note):
             return run(loaded.job, options, watcher)
 
     outcome = _watched(as_json, work)

@@ -1,48 +1,55 @@
 """Answering Prometheus while a job runs.
 
-The server listens on 127.0.0.1 only and has one route. It asks for a bearer token if it was given one.
+The server has one route, and every request must carry the bearer token. It listens on loopback unless another address is given.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from streamwork.errors import StreamworkError, WrongUse
+from streamwork.tools.access import Endpoint, Token
 
-ADDRESS = "127.0.0.1"
 ROUTE = "/metrics"
 TOKEN = "STREAMWORK_METRICS_TOKEN"
-"""The environment variable that holds the token; without it none is asked for."""
+"""The environment variable that holds the token; without it the root has one (`tools.access`)."""
 SOCKET_SECONDS = 5.0
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @contextlib.contextmanager
 def serving(
-    text: Callable[[], bytes], port: int, token: str, tell: Callable[[str], None]
+    text: Callable[[], bytes], endpoint: Endpoint, token: Token, tell: Callable[[str], None]
 ) -> Iterator[ThreadingHTTPServer]:
-    """Answer with `text` for as long as it lasts. Port 0: one that is free. `tell` gets the address."""
+    """Answer with `text` until the block ends. `tell` gets the address, and where the token is."""
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if endpoint.is_ipv6 else socket.AF_INET
 
     class Handler(_Handler):
-        secret = token
+        secret = token.secret
+        at = endpoint
         answer = staticmethod(text)
 
     try:
-        server = ThreadingHTTPServer((ADDRESS, port), Handler)
+        server = Server((endpoint.host, endpoint.port), Handler)
     except OSError as error:
         raise WrongUse(
-            "SW-METRICS-PORT", f"port {port} cannot be had: {error}", "choose another one, or 0 for any that is free"
+            "SW-METRICS-PORT",
+            f"cannot listen on {endpoint.name(endpoint.port)}: {error}",
+            "choose another address or port, or port 0 for any that is free",
         ) from error
     server.block_on_close = False  # whoever is slow to listen does not hold up the end of a run
     thread = threading.Thread(target=server.serve_forever, name="streamwork-metrics", daemon=True)
     thread.start()
     try:
-        tell(f"metrics at http://{ADDRESS}:{server.server_port}{ROUTE}")
+        tell(f"metrics at http://{endpoint.name(server.server_port)}{ROUTE}, bearer token in {token.where}")
         yield server
     finally:
         server.shutdown()
@@ -55,7 +62,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     server_version, sys_version = "streamwork", ""
     timeout = SOCKET_SECONDS
-    secret = ""
+    secret: str
+    at: Endpoint
     answer: Callable[[], bytes]
 
     def do_GET(self) -> None:
@@ -68,13 +76,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, error.code.encode())
 
     def _refusal(self) -> HTTPStatus | None:
-        """A page in a browser must not be able to ask, under whatever name it has this machine called."""
+        """Refuse pages in a browser, under any name of this machine, and requests without the token.
+
+        Names of a server that is not on loopback are not known here: there the token alone decides.
+        """
         assert isinstance(self.server, ThreadingHTTPServer)
-        mine = {f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")}
-        if self.headers.get("Host") not in mine or "Origin" in self.headers:
+        mine = {self.at.name(self.server.server_port), f"localhost:{self.server.server_port}"}
+        if (self.at.is_loopback and self.headers.get("Host") not in mine) or "Origin" in self.headers:
             return HTTPStatus.FORBIDDEN
         given = self.headers.get("Authorization", "")
-        if self.secret and not hmac.compare_digest(given.encode(), f"Bearer {self.secret}".encode()):
+        if not hmac.compare_digest(given.encode(), f"Bearer {self.secret}".encode()):
             return HTTPStatus.UNAUTHORIZED
         return None if self.path.partition("?")[0] == ROUTE else HTTPStatus.NOT_FOUND
 
