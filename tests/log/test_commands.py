@@ -99,7 +99,9 @@ def test_create_append_tail_info(path: Path) -> None:
     info = json.loads(invoke("info", path, "--json"))
     assert info["events"] == 7
     assert [p["partition"] for p in info["partitions"]] == [0, 1, 2]
-    assert info["consumers"] == [{"uid": "job-1", "source": "main", "offsets": {"0": 0}, "lag": 7}]
+    assert info["consumers"] == [
+        {"uid": "job-1", "job": "", "source": "main", "offsets": {"0": 0}, "read": {"0": 0}, "lag": 7}
+    ]
     shown = invoke("info", path)
     assert "7 events" in shown
     assert "job-1" in shown

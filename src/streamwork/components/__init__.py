@@ -20,7 +20,16 @@ from streamwork.components.sink import (
     SinkKind,
     WriteStopped,
 )
-from streamwork.components.source import OffsetSource, OnError, Partitioning, Slice, Source, Start, StatefulSource
+from streamwork.components.source import (
+    OffsetSource,
+    OnError,
+    Partitioning,
+    ReadProgress,
+    Slice,
+    Source,
+    Start,
+    StatefulSource,
+)
 from streamwork.components.values import Digits, Event, Record
 
 __all__ = [
@@ -44,6 +53,7 @@ __all__ = [
     "Operator",
     "Position",
     "PreviewLabel",
+    "ReadProgress",
     "Record",
     "RowsRejected",
     "Sink",

@@ -78,6 +78,16 @@ class Partitioning(msgspec.Struct, frozen=True):
     partitions: int
 
 
+class ReadProgress(msgspec.Struct, frozen=True):
+    """How far a job has read one of its sources: offsets by partition."""
+
+    uid: str  # of the job
+    job: str  # its name, for people
+    source: str  # the id of the source in the job
+    needed: dict[str, int]  # where the oldest kept checkpoint would go on
+    completed: dict[str, int]  # where the newest completed checkpoint ends
+
+
 class AnySource:
     """What all sources share."""
 
@@ -196,8 +206,15 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     def settle(self) -> None:
         """Make durable whatever `end` has shown. Called before a position is kept, so that none is ever beyond the input."""
 
-    def keep(self, uid: str, source_id: str, offsets: dict[str, int]) -> None:
-        """Told from where on a job still needs the input, so that none of that is cleaned up."""
+    def known_end(self, partition: str, start: int) -> int | None:
+        """The offset behind all input that is there now, for lag; `start` if a job that has read up to there has caught up.
+
+        Asked about once a second. None if it cannot be told cheaply: then lag is how much the next checkpoint will read.
+        """
+        return self.latest(partition)
+
+    def keep(self, progress: ReadProgress) -> None:
+        """Remember how far a job has read, and keep all input that it still needs."""
 
     def partitioning(self) -> Partitioning | None:
         """How events are spread over the partitions, if it is by a key."""

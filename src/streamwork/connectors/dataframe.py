@@ -89,6 +89,9 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
             raise no_spark("a DataFrameSource")
         return self._table.end(start, max_events)
 
+    def known_end(self, partition: str, start: int) -> None:
+        """To find it would be a query over the whole table."""
+
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         raise no_spark("a DataFrameSource")
 

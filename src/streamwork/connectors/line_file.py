@@ -88,6 +88,10 @@ class LineFile(OffsetSource[E], Generic[E]):
         at += self.last(rest, left)
         return at if at > begin else start  # a header alone is nothing new
 
+    def known_end(self, partition: str, start: int) -> int:
+        """The size of the file, unless only the beginning of a record follows `start`."""
+        return start if self.end(partition, start, 1) == start else self.path.stat().st_size
+
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         self._check(end)
         begin = self.begin()

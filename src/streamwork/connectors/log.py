@@ -14,6 +14,7 @@ from streamwork.components import (
     LedgerRow,
     OffsetSource,
     Partitioning,
+    ReadProgress,
     Sink,
     SinkKind,
     Slice,
@@ -84,8 +85,12 @@ class LogSource(OffsetSource[E], Generic[E]):
     def settle(self) -> None:
         self._reader.sync()
 
-    def keep(self, uid: str, source_id: str, offsets: dict[str, int]) -> None:
-        self._reader.consumers.keep(uid, {int(partition): offset for partition, offset in offsets.items()}, source_id)
+    def keep(self, progress: ReadProgress) -> None:
+        needed, completed = (
+            {int(partition): offset for partition, offset in offsets.items()}
+            for offsets in (progress.needed, progress.completed)
+        )
+        self._reader.consumers.keep(progress.uid, needed, progress.source, completed, progress.job)
 
     def partitioning(self) -> Partitioning | None:
         settings = self._reader.settings

@@ -43,7 +43,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from streamwork.components import Position
+from streamwork.components import Position, ReadProgress
 from streamwork.delivery.counts import KINDS
 from streamwork.engine import Abandoned, Report, Work
 from streamwork.epoch import reported
@@ -54,6 +54,7 @@ from streamwork.epoch.doubt import Doubts, InDoubt
 from streamwork.epoch.doubt import lines as doubt_lines
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import NoHistory, Recorder
+from streamwork.epoch.lag import InputEnds
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
 from streamwork.epoch.planner import Planner
 from streamwork.epoch.recovery import Chains, Recovery
@@ -133,7 +134,7 @@ class Driver:
         recorder = history or NoHistory()
         self._watch = Stopwatch(clock, recorder)
         self._doubts = Doubts(graph, recorder)
-        self._planner = Planner(graph, store, self._undone, self._now)
+        self._planner = Planner(graph, store, self._undone, InputEnds(graph, clock, recorder), self._now)
         # What is polled may come to nothing, and what comes again is known when an epoch is done: nothing is built on it before.
         in_turn = bool(graph.polled) or graph.promise.acknowledges
         self._overlap = (host.overlaps if overlap is None else overlap) and not in_turn
@@ -143,6 +144,7 @@ class Driver:
         self._chains: Chains = {}  # the state files of the tip, without those that are damaged
         self._line: list[Manifest] = []  # `at` and its ancestors that are kept, newest first
         self._kept = self._tidied = 0.0
+        self._kept_at = -1  # the epoch that sources were last told of
 
     # ---- recovery: before the first source is read (`epoch.recovery` numbers the steps) ----------------------------
 
@@ -210,6 +212,8 @@ class Driver:
                 if not last:
                     self._begin(self._depth)
                 if not self._under_way:
+                    if self._kept_at != self.at.epoch:
+                        self._keep_if_due()
                     return None
                 plan = self._under_way.popleft()
                 try:
@@ -253,8 +257,7 @@ class Driver:
         self._prune()
         self._tell(Step.PRUNE, plan.epoch)
         self._watch.completed(manifest, self._sinks.refused(manifest.epoch))
-        if self._clock.monotonic() >= self._kept + KEEP_SECONDS:
-            self._keep()
+        self._keep_if_due()
         return manifest
 
     def _nothing_happened(self, plan: Plan, reports: Sequence[Report]) -> bool:
@@ -478,15 +481,19 @@ class Driver:
         """True if an epoch is under way, or the last one could not take all the input that was there when it was planned."""
         return self._planner.limited or bool(self._under_way)
 
+    def _keep_if_due(self) -> None:
+        if self._clock.monotonic() >= self._kept + KEEP_SECONDS:
+            self._keep()
+
     def _keep(self) -> None:
         """Tell the sources from where on this job needs them: the oldest checkpoint that is kept must be able to go on."""
-        self._kept = self._clock.monotonic()
+        self._kept, self._kept_at = self._clock.monotonic(), self.at.epoch
         stored = self._store.sources()
         known = dict(stored)
         for node in self.graph.planned:
-            at = _offsets(node.id, self._line[-1].positions)
-            node.component.keep(self._uid, node.id, at)
+            needed = _offsets(node.id, self._line[-1].positions)
             read = _offsets(node.id, self.at.positions)
+            node.component.keep(ReadProgress(self._uid, self._store.folder.name, node.id, needed, read))
             if read and node.id not in known and (now := node.component.identity()) is not None:
                 known[node.id] = now
         if known != stored:

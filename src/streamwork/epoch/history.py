@@ -4,6 +4,7 @@
     counts    what each instance of each component counted in it; -1 stands for all instances, where they cannot be told apart
     totals    the same since the file was begun, over all epochs: it is never trimmed
     outcomes  how many epochs came to what, and the seconds of their steps, likewise
+    ends      where the input of each source partition ended when the driver last looked (`epoch.lag`)
     in_doubt  under at-most-once: the input of epochs that broke off (`epoch.doubt`); it is never trimmed
 
 It is information for people, never needed for correctness. So it is not synced, and whatever is wrong with it, the job goes on:
@@ -23,6 +24,7 @@ import msgspec
 
 from streamwork.delivery.counts import KINDS, Counts
 from streamwork.epoch.doubt import InDoubt
+from streamwork.epoch.lag import InputEnd
 
 T = TypeVar("T")
 KEEP = 10_000
@@ -41,6 +43,7 @@ _STEPS = ("plan", "compute", "prepare", "commit", "complete", "prune")
 _COLUMNS = ("epoch", "fence", "outcome", "started", *_STEPS, "events", "note")
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 _DOUBT = ", ".join(f'"{name}"' for name in InDoubt.__struct_fields__)
+_ENDS = ", ".join(f'"{name}"' for name in InputEnd.__struct_fields__)
 _KINDS, _SUMS = ", ".join(KINDS), ", ".join(f"{kind} = {kind} + excluded.{kind}" for kind in KINDS)
 _SECONDS = ", ".join(f'"{step}" REAL' for step in _STEPS)
 _NUMBERS = ", ".join(f"{kind} INTEGER" for kind in KINDS)
@@ -53,6 +56,8 @@ _CREATE = (
     PRIMARY KEY (outcome, component, instance)) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS in_doubt (epoch INTEGER, fence INTEGER, source TEXT, start INTEGER, "end" INTEGER, unit TEXT,
     PRIMARY KEY (epoch, fence, source)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS ends (source TEXT, partition TEXT, begin INTEGER, "end" INTEGER, unit TEXT, at REAL,
+    PRIMARY KEY (source, partition)) WITHOUT ROWID""",
     f"CREATE TABLE IF NOT EXISTS outcomes (outcome TEXT PRIMARY KEY, epochs INTEGER, {_SECONDS}) WITHOUT ROWID",
 )
 
@@ -120,6 +125,9 @@ class Recorder(Protocol):
         Never raises.
         """
 
+    def input_ends(self, ends: Sequence[InputEnd]) -> None:
+        """Record where input ends. Never raises."""
+
     def back_to(self, epoch: int) -> None:
         """A start goes on from this epoch: whatever was committed beyond it was passed over, and counts as done in vain. Never
         raises.
@@ -137,6 +145,8 @@ class NoHistory:
 
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
         return found
+
+    def input_ends(self, ends: Sequence[InputEnd]) -> None: ...
 
     def back_to(self, epoch: int) -> None: ...
 
@@ -161,6 +171,9 @@ class History:
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
         news = self._attempt(lambda db: _doubt(db, found), "what is in doubt")
         return found if news is None else news  # better told twice than never
+
+    def input_ends(self, ends: Sequence[InputEnd]) -> None:
+        self._attempt(lambda db: _write_ends(db, ends), "where input ends")
 
     def back_to(self, epoch: int) -> None:
         try:
@@ -288,6 +301,16 @@ def in_doubt(path: Path) -> list[InDoubt]:
         return []
 
 
+def input_ends(path: Path) -> list[InputEnd]:
+    """Where the input of each source partition ended when a driver last looked."""
+    names = InputEnd.__struct_fields__
+    found = _query(path, f"SELECT {_ENDS} FROM ends ORDER BY source, partition")
+    try:
+        return [msgspec.convert(dict(zip(names, values, strict=True)), InputEnd) for values in found]
+    except msgspec.ValidationError:
+        return []
+
+
 def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
     if not path.exists():
         return []
@@ -360,6 +383,12 @@ def _doubt(db: sqlite3.Connection, found: Sequence[InDoubt]) -> list[InDoubt]:
     insert = f"INSERT OR IGNORE INTO in_doubt VALUES ({_marks(InDoubt.__struct_fields__)})"
     with db:
         return [one for one in open_ones if db.execute(insert, msgspec.structs.astuple(one)).rowcount]
+
+
+def _write_ends(db: sqlite3.Connection, ends: Sequence[InputEnd]) -> None:
+    insert = f"INSERT OR REPLACE INTO ends ({_ENDS}) VALUES ({_marks(InputEnd.__struct_fields__)})"
+    with db:
+        db.executemany(insert, [msgspec.structs.astuple(one) for one in ends])
 
 
 def _is_committed(db: sqlite3.Connection, epoch: int, fence: int) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from streamwork.components import Position
 from streamwork.epoch.catch_up import Route
+from streamwork.epoch.lag import InputEnds
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.position import furthest
 from streamwork.epoch.slices import CLOCK, ends, skips, starts
@@ -15,7 +16,9 @@ from streamwork.job import Graph
 
 
 class Planner:
-    def __init__(self, graph: Graph, store: Store, undone: Undone, now: Callable[[], int]) -> None:
+    def __init__(
+        self, graph: Graph, store: Store, undone: Undone, input_ends: InputEnds, now: Callable[[], int]
+    ) -> None:
         """`now` tells microseconds since 1970."""
         self.limited = False
         """True if the last plan could not take all the input that was there."""
@@ -24,6 +27,7 @@ class Planner:
         self._graph = graph
         self._store = store
         self._undone = undone
+        self._input_ends = input_ends
         self._now = now
         self._fence = 0
         self._next = 0
@@ -70,6 +74,7 @@ class Planner:
         graph = self._graph
         start = starts(graph, at, self._skipped)
         end = self._route.capped(start, {**ends(graph, start), **self._undone.end(start)})
+        self._input_ends.look(start, end)
         tick = self._now()
         woken = graph.timed and self.next_tick is not None and tick >= self.next_tick
         if end == start and not woken and not graph.polled and not self._undone.is_due(tick):

@@ -1,7 +1,7 @@
-"""``LOG/consumers/UID.json``: who reads the log, and from where on each still needs it.
+"""``LOG/consumers/UID.json``: who reads the log, how far each has read, and from where on each still needs it.
 
-Retention removes nothing that a registered consumer needs. A job registers the position of its oldest checkpoint, so
-that it can go back to it; so `offsets` may lag behind what it has read.
+Retention removes nothing that a registered consumer needs. A job needs the log from the position of its oldest kept checkpoint
+on, so that it can fall back to it; its lag counts from its newest completed one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ class Consumer(msgspec.Struct, frozen=True):
     uid: str
     sources: dict[str, dict[str, int]]
     at: float  # when it last registered
+    job: str = ""  # its name, for people; empty if it is no job
+    read: dict[str, dict[str, int]] = {}  # likewise by source, the offset that it has read up to; absent: as `sources`
+
+    def read_up_to(self, source: str) -> dict[str, int]:
+        """How far a source of it has read, by partition."""
+        return self.read.get(source, self.sources[source])
 
     def needs(self, partition: int) -> int:
         return min((offsets.get(str(partition), 0) for offsets in self.sources.values()), default=0)
@@ -35,15 +41,23 @@ class Consumers:
         self._clock = clock
         self._folder = log / FOLDER
 
-    def keep(self, uid: str, offsets: Mapping[int, int], source: str = "main") -> None:
+    def keep(
+        self,
+        uid: str,
+        offsets: Mapping[int, int],
+        source: str = "main",
+        read: Mapping[int, int] | None = None,
+        job: str = "",
+    ) -> None:
         """Register, or move on: from now on everything below `offsets` may go, as far as this consumer is concerned.
 
-        One process at a time registers for a uid.
+        `read` is how far it has read, if that is further. One process at a time registers for a uid.
         """
         path = self._path(uid)
-        before = self._read(path).sources if self._disk.exists(path) else {}
-        wanted = {str(partition): offset for partition, offset in offsets.items()}
-        consumer = Consumer(uid, {**before, check_name(source, "source"): wanted}, self._clock.now())
+        before = self._read(path) if self._disk.exists(path) else Consumer(uid, {}, 0.0)
+        needed = {**before.sources, check_name(source, "source"): _by_name(offsets)}
+        reached = {**before.read, source: _by_name(offsets if read is None else read)}
+        consumer = Consumer(uid, needed, self._clock.now(), job or before.job, reached)
         self._disk.make_folder(self._folder)
         self._disk.replace(path, msgspec.json.encode(consumer) + b"\n")
 
@@ -71,3 +85,7 @@ class Consumers:
                 f"{path} is damaged, so nobody knows what this consumer needs; nothing is retained away meanwhile",
                 "start the consumer, which writes it anew, or remove the file if the consumer is gone for good",
             ) from None
+
+
+def _by_name(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from streamwork.errors import StreamworkError
+from streamwork.log.consumers import Consumer
 from streamwork.log.lock import Holder, Locks
 from streamwork.log.reader import LogReader
 
@@ -24,9 +25,11 @@ class PartitionInfo(msgspec.Struct, frozen=True):
 
 class ConsumerInfo(msgspec.Struct, frozen=True):
     uid: str
+    job: str  # its name; empty if the consumer is no job
     source: str
-    offsets: dict[str, int]
-    lag: int  # events between what it needs and the end, over all partitions
+    offsets: dict[str, int]  # from where on it needs the log
+    read: dict[str, int]  # how far it has read
+    lag: int  # committed events that it has not read, over all partitions
 
 
 class LogInfo(msgspec.Struct, frozen=True):
@@ -44,13 +47,8 @@ class LogInfo(msgspec.Struct, frozen=True):
 def describe(log: LogReader[Any], locks: Locks) -> LogInfo:
     """Look at the log as it is now. Damage at the end of a partition is part of the answer, not an error."""
     partitions = [_partition(log, number, locks) for number in log.partitions()]
-    ends = {str(p.partition): p.end for p in partitions}
     consumers = [
-        ConsumerInfo(
-            consumer.uid, source, offsets, sum(max(0, end - offsets.get(name, 0)) for name, end in ends.items())
-        )
-        for consumer in log.consumers.all()
-        for source, offsets in consumer.sources.items()
+        _consumer(consumer, source, partitions) for consumer in log.consumers.all() for source in consumer.sources
     ]
     return LogInfo(
         str(log.path),
@@ -63,6 +61,12 @@ def describe(log: LogReader[Any], locks: Locks) -> LogInfo:
         partitions,
         consumers,
     )
+
+
+def _consumer(consumer: Consumer, source: str, partitions: list[PartitionInfo]) -> ConsumerInfo:
+    read = consumer.read_up_to(source)
+    lag = sum(max(0, one.committed_end - max(one.start, read.get(str(one.partition), 0))) for one in partitions)
+    return ConsumerInfo(consumer.uid, consumer.job, source, consumer.sources[source], read, lag)
 
 
 def _partition(log: LogReader[Any], number: int, locks: Locks) -> PartitionInfo:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamwork.components import OffsetSource, Slice
-from streamwork.components.source import Partitioning
+from streamwork.components.source import Partitioning, ReadProgress
 from streamwork.errors import Refused, StreamworkError
 from streamwork.job import Graph, Node
 
@@ -70,7 +70,10 @@ class Whole(OffsetSource[Any]):
     def settle(self) -> None:
         self._source.settle()
 
-    def keep(self, uid: str, source_id: str, offsets: dict[str, int]) -> None:
+    def known_end(self, partition: str, start: int) -> int | None:
+        return self._source.known_end(partition, start)
+
+    def keep(self, progress: ReadProgress) -> None:
         """A backfill holds nothing back: it may never be run again, and a log would be kept for it for ever."""
 
     def partitioning(self) -> Partitioning | None:

@@ -159,9 +159,10 @@ def _show(info: LogInfo) -> None:
         if p.error is not None:
             click.echo(f"partition {p.partition}: {p.error['code']} {p.error['cause']}")
     if info.consumers:
-        table = Table("consumer", "source", "needs from", "lag", box=None)
+        table = Table("consumer", "source", "has read to", "lag", "needs from", box=None)
         for c in info.consumers:
-            table.add_row(c.uid, c.source, ", ".join(f"{p}: {o:,}" for p, o in c.offsets.items()), f"{c.lag:,}")
+            read, needed = (", ".join(f"{p}: {o:,}" for p, o in found.items()) for found in (c.read, c.offsets))
+            table.add_row(c.job or c.uid, c.source, read, f"{c.lag:,}", needed)
         console.print(table)
 
 

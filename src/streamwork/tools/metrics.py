@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from streamwork.epoch.history import Count, outcomes, totals
+from streamwork.epoch.history import Count, input_ends, outcomes, totals
+from streamwork.epoch.lag import lags
 from streamwork.epoch.store import Store
 from streamwork.tools.checkpoints import open_store
 from streamwork.tools.status import letters, waits
@@ -50,6 +51,7 @@ class JobMetrics(Collector):
         yield self._events("streamwork_committed_events", "The same, in epochs that were committed.", committed)
         yield from self._epochs(history)
         yield from self._checkpoint()
+        yield self._lag(history)
         yield from self._undone()
 
     def _events(self, name: str, what: str, counted: list[Count]) -> Metric:
@@ -89,6 +91,18 @@ class JobMetrics(Collector):
                 at.add_metric([self._job], self._store.written_at(newest))
         yield number
         yield at
+
+    def _lag(self, history: Path) -> Metric:
+        family = GaugeMetricFamily(
+            "streamwork_lag",
+            "Input that no completed checkpoint has read, in the source's unit.",
+            labels=["job", "source", "partition", "unit"],
+        )
+        done = next((one.manifest for one in self._store.stored() if one.completed and one.manifest is not None), None)
+        for source, lag in lags(input_ends(history), {} if done is None else done.positions).items():
+            for partition, behind in lag.partitions.items():
+                family.add_metric([self._job, source, partition, lag.unit], behind)
+        return family
 
     def _undone(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,8 @@ from streamwork.epoch.control import GONE, Control, Kind
 from streamwork.epoch.doubt import InDoubt
 from streamwork.epoch.doubt import lines as doubt_lines
 from streamwork.epoch.fences import Fences, Holder, Life, moment
-from streamwork.epoch.history import Seconds, counts, in_doubt, rows, totals
+from streamwork.epoch.history import Seconds, counts, in_doubt, input_ends, rows, totals
+from streamwork.epoch.lag import Lag, lags
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused
 from streamwork.tools.checkpoints import NOTHING, open_store
@@ -80,6 +81,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int | None  # the newest completed one
     age_seconds: float | None
     position: Position
+    lag: dict[str, Lag]  # by source with offsets: input that no completed checkpoint has read
     steps: Seconds | None  # of the last epoch that the history knows
     prepared: list[int]  # not completed yet
     quarantined: dict[int, int]  # epoch -> the fence whose start set it aside
@@ -98,6 +100,7 @@ def look(root: Path, job: str, clock: Clock) -> Status:
     holder = fences.holder(watch=newest.lease / 2 if newest is not None and newest.lease else WATCH_SECONDS)
     stored = store.stored()
     done = next((one for one in stored if one.completed), None)
+    position = {} if done is None or done.manifest is None else done.manifest.positions
     history = store.folder / "history.sqlite"
     recent = rows(history, 100)
     return Status(
@@ -108,7 +111,8 @@ def look(root: Path, job: str, clock: Clock) -> Status:
         holder=holder,
         checkpoint=None if done is None else done.epoch,
         age_seconds=None if done is None else round(clock.now() - store.written_at(done.epoch), 1),
-        position={} if done is None or done.manifest is None else done.manifest.positions,
+        position=position,
+        lag=dict(lags(input_ends(history), position)),
         steps=recent[0].seconds if recent else None,
         prepared=sorted(one.epoch for one in stored if not one.completed),
         quarantined=store.quarantined(),
@@ -180,6 +184,7 @@ def lines(status: Status) -> list[str]:
         told.append(f"checkpoint {status.checkpoint}, completed {status.age_seconds:,.1f} s ago")
     if status.position:
         told.append("position: " + ", ".join(f"{name} at {at:,}" for name, at in sorted(status.position.items())))
+    told += lag_lines(status.lag, bool(status.running))
     if status.steps is not None:
         told.append(f"last steps: {durations(status.steps)}")
     if status.prepared:
@@ -190,6 +195,19 @@ def lines(status: Status) -> list[str]:
         told.append(f"quarantined: checkpoint {epoch}, by the start of fence {fence} (see quarantine/{fence})")
     counted = [*_counts_table(status.counts), *doubt_lines(status.in_doubt)]
     return [*told, *counted, *_waiting_lines(status.waiting), *_letter_lines(status)]
+
+
+def lag_lines(lag: Mapping[str, Lag], running: bool) -> list[str]:
+    """One line; partitions are named where few are behind."""
+    if not lag:
+        return []
+    told = []
+    for source, mine in lag.items():
+        behind = {name: number for name, number in mine.partitions.items() if number}
+        shown = ", ".join(f"partition {name}: {number:,}" for name, number in behind.items())
+        where = f" ({shown})" if len(mine.partitions) > 1 and 0 < len(behind) <= MOST_TOLD else ""
+        told.append(f"{source} {mine.total:,} {mine.unit}{where}" if mine.total else f"{source} none")
+    return ["lag: " + ", ".join(told) + ("" if running else "; input that came since it stopped is not counted")]
 
 
 def _counts_table(found: dict[str, ComponentCounts]) -> list[str]:

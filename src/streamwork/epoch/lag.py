@@ -1,0 +1,90 @@
+"""Lag: how much input there is that no completed checkpoint has read.
+
+The driver looks at the end of each source about once a second, while it plans, and records it in ``history.sqlite``. Readers
+(`status`, metrics) compare that with the position of the newest completed checkpoint, so an idle job shows no lag, and a job that
+stopped shows the lag that it was stopped with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from streamwork.components import Position
+from streamwork.epoch.slices import partitions_of
+from streamwork.job import Graph
+from streamwork.world import Clock
+
+LOOK_SECONDS = 1.0
+
+
+class InputEnd(msgspec.Struct, frozen=True):
+    """Where the input of one source partition ended when the driver last looked."""
+
+    source: str
+    partition: str
+    begin: int  # where reading begins, if no checkpoint has read from it yet
+    end: int
+    unit: str
+    at: float  # seconds since 1970
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far one source is behind its input, in its unit."""
+
+    unit: str
+    total: int
+    partitions: dict[str, int]
+    at: float  # when its end was last seen to move, in seconds since 1970
+
+
+class EndsRecorder(Protocol):
+    def input_ends(self, ends: Sequence[InputEnd]) -> None:
+        """Record where input ends. Never raises."""
+
+
+class InputEnds:
+    """Looks at the ends of all sources with offsets, once a second and when a job catches up, and records those that moved."""
+
+    def __init__(self, graph: Graph, clock: Clock, recorder: EndsRecorder) -> None:
+        self._graph = graph
+        self._clock = clock
+        self._recorder = recorder
+        self._looked = float("-inf")
+        self._caught_up = False
+        self._known: dict[str, int] = {}
+
+    def look(self, start: Position, planned: Position) -> None:
+        """`start` is where the next checkpoint reads from, `planned` how far it will read."""
+        now, catches_up = self._clock.monotonic(), planned == start and not self._caught_up
+        self._caught_up = planned == start
+        if now < self._looked + LOOK_SECONDS and not catches_up:
+            return
+        self._looked = now
+        moved: list[InputEnd] = []
+        for node in self._graph.planned:
+            for partition in partitions_of(node, start):
+                name = f"{node.id}/{partition}"
+                read = start.get(name, 0)
+                end = node.component.known_end(partition, read)
+                if end is None:
+                    end = planned.get(name, read)
+                if self._known.get(name) != end:
+                    self._known[name] = end
+                    moved.append(InputEnd(node.id, partition, read, end, node.component.unit, self._clock.now()))
+        if moved:
+            self._recorder.input_ends(moved)
+
+
+def lags(ends: Sequence[InputEnd], completed: Position) -> Mapping[str, Lag]:
+    """By source."""
+    found: dict[str, Lag] = {}
+    for one in ends:
+        behind = max(0, one.end - completed.get(f"{one.source}/{one.partition}", one.begin))
+        before = found.get(one.source, Lag(one.unit, 0, {}, 0.0))
+        found[one.source] = Lag(
+            one.unit, before.total + behind, {**before.partitions, one.partition: behind}, max(before.at, one.at)
+        )
+    return found
