@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,8 @@ from streamwork import Job, ListSource, SqliteSink, WrongUse, shuffle
 from streamwork.delivery import Acknowledger, DeadLetters, Outcome, Trouble, Waiting
 from streamwork.delivery.text import from_text
 from streamwork.epoch.undone import Undone
-from streamwork.testing import run
+from streamwork.testing import Crash as CrashMarker
+from streamwork.testing import Lose, SetClock, run
 from streamwork.world import RealDisk
 
 NONE = SqliteSink("never-opened.db", "t")
@@ -69,7 +71,29 @@ def test_the_delay_doubles_and_ends() -> None:
     assert [policy.delay(n) // 1_000_000 for n in (1, 2, 3, 4, 20, 70)] == [1, 2, 4, 8, 600, 600]
 
 
+def test_no_wait_is_longer_than_its_delay_whatever_the_clock_says() -> None:
+    """Times that were stored may lie far ahead: the clock was set back since."""
+    policy, hour = Acknowledger(99, 1, 30), 3600 * 1_000_000
+    ahead = msgspec.structs.replace(waiting("a", 3), due=hour)
+    pending = msgspec.structs.replace(waiting("b"), due=hour, pending=True)
+    soon = msgspec.structs.replace(waiting("c", 3), due=1_000_000)
+    assert [one.due for one in policy.bounded([ahead, pending, soon], now=0)] == [4_000_000, 30_000_000, 1_000_000]
+
+
 # ---- stories --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crash", [(), (Lose(),), (CrashMarker(),)], ids=["running", "instance lost", "restarted"])
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_holds_no_event_back(jump: float, crash: tuple[Any, ...]) -> None:
+    """A fails at its first two attempts, and the clock is set by an hour while it waits."""
+    calls = Calls(failing={"A": 2})
+    given = [Item("A"), Item("B"), SetClock(jump), *crash, Item("C"), Item("D")]
+    result = run(job(calls, max_attempts=5), {"items": given}, epoch_events=1)
+    assert sorted(row.name for row in result.outputs["out"]) == ["A", "B", "C", "D"]
+    assert result.seconds < 15, "1 s and 2 s, and what the epochs take"
+    if result.lives == 1:  # after a restart nothing but the clock can tell how long an event has waited
+        assert result.seconds >= 3
 
 
 def test_a_fails_once() -> None:

@@ -102,6 +102,17 @@ class Acknowledger:
         """When something is next to be done."""
         return min((one.due for one in waiting), default=None)
 
+    def bounded(self, waiting: Iterable[Waiting], now: int) -> list[Waiting]:
+        """What was stored by an earlier driver. The clock may have been set back since: no event waits longer than it would have
+        to if it had failed, or had been applied, just now.
+        """
+        return [
+            msgspec.structs.replace(
+                one, due=min(one.due, now + (self._timeout if one.pending else self.delay(one.attempts)))
+            )
+            for one in waiting
+        ]
+
     def settle(
         self,
         epoch: int,
@@ -148,7 +159,7 @@ class Acknowledger:
 
     def delay(self, attempts: int) -> int:
         """Microseconds to wait after so many failed attempts."""
-        return min(self._retry_after << min(attempts - 1, 60), max(LONGEST_WAIT, self._retry_after))
+        return min(self._retry_after << min(max(attempts, 1) - 1, 60), max(LONGEST_WAIT, self._retry_after))
 
     def _not_done(self, event: Waiting, troubles: Sequence[Trouble], now: int) -> Waiting:
         """An event as it waits, by what was said of it in one epoch. A failure counts more than a missing acknowledgement."""

@@ -68,7 +68,7 @@ from streamwork.epoch.undone import Undone
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Layout, Settings
 from streamwork.state import StateFiles
-from streamwork.world import Clock, Processes, RealProcesses
+from streamwork.world import Clock, Processes, RealProcesses, SteadyClock
 
 KEEP_SECONDS = 10.0
 """How often sources are told from where on they are needed. Late news only means that they keep more."""
@@ -128,7 +128,10 @@ class Driver:
         self._take_over = take_over
         self._sinks = Sinks(graph, store)
         self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence, change_semantics)
-        self._undone = Undone(graph, self._layout, settings, store, self._new_stem)
+        steady = SteadyClock(clock)
+        self._undone = Undone(
+            graph, self._layout, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000)
+        )
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
         recorder = history or NoHistory()
@@ -266,7 +269,7 @@ class Driver:
             return False
         if any(report.troubles or report.acked for report in reports):
             return False
-        return plan.end.items() <= plan.start.items() and not self._undone.is_due(self._now())
+        return plan.end.items() <= plan.start.items() and not self._undone.is_due()
 
     def _begin(self, depth: int) -> None:
         """1 and 2, of as many epochs as may be under way."""
@@ -301,7 +304,7 @@ class Driver:
 
     def _submit(self, plan: Plan) -> None:
         """2. By the host. An epoch may be submitted before the one before it is completed; it is completed after it."""
-        brought = self._undone.begin(plan, self._now())
+        brought = self._undone.begin(plan)
         retried = tuple(one.event_id for one in brought.again)
         works = [
             Work(
@@ -361,7 +364,7 @@ class Driver:
 
     def _prepare(self, plan: Plan, reports: Sequence[Report]) -> Manifest:
         """4. From here on the epoch is never abandoned, only rolled forward."""
-        settled = self._undone.settle(plan, reports, self._now())
+        settled = self._undone.settle(plan, reports)
         counters = {node.id: reported.counters(node.id, reports) for node in self.graph.nodes}
         for name, changes in settled.counts.items():  # a component may be gone that has not acknowledged an event
             mine = counters.setdefault(name, dict.fromkeys(KINDS, 0))

@@ -77,7 +77,7 @@ class Planner:
         self._input_ends.look(start, end)
         tick = self._now()
         woken = graph.timed and self.next_tick is not None and tick >= self.next_tick
-        if end == start and not woken and not graph.polled and not self._undone.is_due(tick):
+        if end == start and not woken and not graph.polled and not self._undone.is_due():
             return None
         asks = end == start and not woken  # nothing but what sources have to say that can only be asked in an epoch
         ticks = (max(tick, start.get(CLOCK, 0) + 1),) if graph.timed and not asks else ()

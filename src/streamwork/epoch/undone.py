@@ -59,8 +59,15 @@ class Settled(msgspec.Struct, frozen=True):
 
 class Undone:
     def __init__(
-        self, graph: Graph, layout: Layout, settings: Settings, store: Store, new_stem: Callable[[], str]
+        self,
+        graph: Graph,
+        layout: Layout,
+        settings: Settings,
+        store: Store,
+        new_stem: Callable[[], str],
+        now: Callable[[], int],
     ) -> None:
+        """`now` tells microseconds since 1970, by a clock that does not jump (`world.SteadyClock`)."""
         self.waiting: tuple[Waiting, ...] = ()
         self._graph = graph
         self._nodes = {node.id: node for node in graph.nodes}
@@ -68,6 +75,7 @@ class Undone:
         self._layout = layout
         self._store = store
         self._new_stem = new_stem
+        self._now = now
         self._inbox = Inbox(store.disk, store.folder)
         self._letters = DeadLetters(store.disk, store.folder)
         self._tracks = graph.promise.acknowledges
@@ -78,7 +86,7 @@ class Undone:
 
     def resume(self, at: Manifest) -> tuple[str, ...]:
         """Go on from a manifest. Returns what people should know."""
-        self.waiting = tuple(self._inbox.read_waiting(at.failed))
+        self.waiting = tuple(self._policy.bounded(self._inbox.read_waiting(at.failed), self._now()))
         self.completed(at)
         for node in self._graph.polled:
             if node.component.replayable:  # what it gave to attempts that came to nothing, it gives again by itself
@@ -106,12 +114,12 @@ class Undone:
         now = self._inbox.end(was)
         return {INBOX: now} if now > was else {}
 
-    def is_due(self, now: int) -> bool:
-        """True if something that waits is to be done now (microseconds), whether there is new input or not."""
+    def is_due(self) -> bool:
+        """True if something that waits is to be done now, whether there is new input or not."""
         due = self._policy.next_due(self.waiting)
-        return (due is not None and due <= now) or (self._tracks and bool(self._orphans()))
+        return (due is not None and due <= self._now()) or (self._tracks and bool(self._orphans()))
 
-    def begin(self, plan: Plan, now: int) -> Brought:
+    def begin(self, plan: Plan) -> Brought:
         """What the planned epoch is given besides its slices."""
         entries = self._inbox.between(plan.start.get(INBOX, 0), plan.end.get(INBOX, 0))
         coming = [_coming(entry) for entry in entries]
@@ -124,7 +132,7 @@ class Undone:
             self.waiting += tuple(one for path in orphans for one in self._adopt(path))
             known = {one.id for one in self.waiting} if coming else set()
             again = [one for one in coming if one.id not in known]
-            again += self._policy.due(self.waiting, now, max(1, MOST_REPLAYS - len(again)))
+            again += self._policy.due(self.waiting, self._now(), max(1, MOST_REPLAYS - len(again)))
             replays = [Replay(one.source, self._instance(one), one.event, root_of(0, i)) for i, one in enumerate(again)]
             replays.sort(key=lambda replay: replay.component)
             lanes, instances = self._lanes(plan)
@@ -181,7 +189,7 @@ class Undone:
 
     # ---- prepare --------------------------------------------------------------------------------------------------
 
-    def settle(self, plan: Plan, reports: Sequence[Report], now: int) -> Settled:
+    def settle(self, plan: Plan, reports: Sequence[Report]) -> Settled:
         """What becomes of what the instances could not do."""
         letters = reported.letters(reports)
         brought = self._brought.pop(plan.epoch)
@@ -192,7 +200,9 @@ class Undone:
         troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
         events = self._events(plan, brought, {trouble.root for trouble in troubles}, taken)
         acked = [Ack(one, f"{report.component}/{report.instance}") for report in reports for one in report.acked]
-        outcome = self._policy.settle(plan.epoch, now, self.waiting, brought.again, troubles, acked, events.__getitem__)
+        outcome = self._policy.settle(
+            plan.epoch, self._now(), self.waiting, brought.again, troubles, acked, events.__getitem__
+        )
         given_up: dict[str, list[Letter]] = defaultdict(list)
         for letter in outcome.letters:
             given_up[letter.component].append(letter)

@@ -9,7 +9,19 @@ input and seed. Imports everything; nothing imports it.
 
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk, Survival
 from streamwork.testing.explore import explore
-from streamwork.testing.markers import Advance, Crash, Lose, Pause
+from streamwork.testing.markers import Advance, Crash, Lose, Pause, SetClock
 from streamwork.testing.simulation import Result, run
 
-__all__ = ["Advance", "Crash", "DiskCrashed", "Lose", "Pause", "Result", "SimulatedDisk", "Survival", "explore", "run"]
+__all__ = [
+    "Advance",
+    "Crash",
+    "DiskCrashed",
+    "Lose",
+    "Pause",
+    "Result",
+    "SetClock",
+    "SimulatedDisk",
+    "Survival",
+    "explore",
+    "run",
+]

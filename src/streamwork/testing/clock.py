@@ -9,11 +9,17 @@ class VirtualClock:
     def __init__(self, now: float = START) -> None:
         self._now = now
 
+        self._set = 0.0
+
     def now(self) -> float:
-        return self._now
+        return self._now + self._set
 
     def monotonic(self) -> float:
         return self._now
 
     def sleep(self, seconds: float) -> None:
         self._now += seconds
+
+    def set_by(self, seconds: float) -> None:
+        """Somebody sets the clock, forward or back: time itself goes on as before."""
+        self._set += seconds

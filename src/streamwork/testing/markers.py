@@ -15,6 +15,14 @@ class Advance(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class SetClock(msgspec.Struct, frozen=True):
+    """Somebody sets the machine's clock by so many seconds, forward or back, before the event after this is read. Time itself
+    (`Clock.monotonic`) goes on as before.
+    """
+
+    seconds: float
+
+
 class Pause(msgspec.Struct, frozen=True):
     """The source stalls for so many seconds while it reads the event after this, once."""
 
@@ -25,4 +33,4 @@ class Lose(msgspec.Struct, frozen=True):
     """The instance that reads the event after this is lost, once; the job goes on without a restart."""
 
 
-Marker = Crash | Advance | Pause | Lose
+Marker = Crash | Advance | SetClock | Pause | Lose

@@ -8,7 +8,7 @@ from typing import Any
 from streamwork.components import OffsetSource, Slice
 from streamwork.components.columns import to_batch
 from streamwork.engine import InstanceLost
-from streamwork.testing.markers import Advance, Crash, Lose, Marker, Pause
+from streamwork.testing.markers import Advance, Crash, Lose, Marker, Pause, SetClock
 
 
 class Script(OffsetSource[Any]):
@@ -24,15 +24,16 @@ class Script(OffsetSource[Any]):
         max_events: int,
         crash: Callable[[], None],
         advance: Callable[[float], None],
+        set_clock: Callable[[float], None],
     ) -> None:
         self.event = event
         self.max_events = max_events
-        self._crash, self._advance = crash, advance
+        self._crash, self._advance, self._set_clock = crash, advance, set_clock
         self._events: list[list[Any]] = [[] for _ in range(partitions)]
         self._markers: dict[tuple[int, int], list[Marker]] = {}
         for item in items:
             partition = sum(len(events) for events in self._events) % partitions
-            if isinstance(item, Crash | Advance | Pause | Lose):
+            if isinstance(item, Marker):
                 self._markers.setdefault((partition, len(self._events[partition])), []).append(item)
             else:
                 self._events[partition].append(item)
@@ -49,8 +50,9 @@ class Script(OffsetSource[Any]):
         number = int(partition)
         for at in range(start, min(len(self._events[number]) + 1, start + max_events)):
             waiting = self._markers.get((number, at), [])
-            while waiting and isinstance(waiting[0], Advance):
-                self._advance(waiting.pop(0).seconds)  # type: ignore[union-attr]
+            while waiting and isinstance(marker := waiting[0], Advance | SetClock):
+                waiting.pop(0)
+                (self._advance if isinstance(marker, Advance) else self._set_clock)(marker.seconds)
         return min(len(self._events[number]), start + max_events)
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:

@@ -53,6 +53,7 @@ class Result:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)  # component -> all of its counters, likewise
     letters: list[Letter] = field(default_factory=list)  # the dead letters
     lives: int = 1
+    seconds: float = 0.0  # virtual time that the run took
     steps: int = 0  # how many choices the schedule made: `crash_at` may be any of them
     story: list[str] = field(default_factory=list)
 
@@ -90,6 +91,7 @@ class _Simulation:
         self._settings = job.settings
         self._guards = guards
         self._clock = VirtualClock()
+        self._began = self._clock.monotonic()
         self._disk = SimulatedDisk(seed=self._random.randrange(2**31))
         crashes = [crash_at] if isinstance(crash_at, int) else list(crash_at or ())
         self._schedule = _Crashing(random.Random(self._random.randrange(2**31)), set(crashes))
@@ -105,7 +107,13 @@ class _Simulation:
         size = epoch_events or self._random.randint(1, 12)
         scripts = {
             name: Script(
-                graph[name].component.event, items, partitions, size * partitions, self._die, self._clock.sleep
+                graph[name].component.event,
+                items,
+                partitions,
+                size * partitions,
+                self._die,
+                self._clock.sleep,
+                self._clock.set_by,
             )
             for name, items in inputs.items()
         }
@@ -177,6 +185,7 @@ class _Simulation:
             processed={name: counters["processed"] for name, counters in counted.items()},
             delivered={name: counters["delivered"] for name, counters in counted.items()},
             lives=lives,
+            seconds=self._clock.monotonic() - self._began,
             counts={name: dict(counters) for name, counters in counted.items()},
             letters=DeadLetters(store.disk, store.folder).all(),
             steps=self._schedule.steps,

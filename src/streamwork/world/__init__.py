@@ -4,9 +4,20 @@ Everything that touches time, files or processes takes a `Clock`, a `Disk` or `P
 put their own in place of the real ones. Imports nothing of ours.
 """
 
-from streamwork.world.clock import Clock, RealClock
+from streamwork.world.clock import Clock, RealClock, SteadyClock
 from streamwork.world.disk import Disk, DiskFile, RealDisk
 from streamwork.world.priority import step_back
 from streamwork.world.processes import Processes, ProcessId, RealProcesses
 
-__all__ = ["Clock", "Disk", "DiskFile", "ProcessId", "Processes", "RealClock", "RealDisk", "RealProcesses", "step_back"]
+__all__ = [
+    "Clock",
+    "Disk",
+    "DiskFile",
+    "ProcessId",
+    "Processes",
+    "RealClock",
+    "RealDisk",
+    "RealProcesses",
+    "SteadyClock",
+    "step_back",
+]

@@ -27,3 +27,17 @@ class RealClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class SteadyClock:
+    """Seconds since 1970 as they were when it was made, and from then on as time goes by: it does not jump.
+
+    For waits that are stored as moments, so that setting the machine's clock neither shortens nor lengthens them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead = clock.now() - clock.monotonic()
+
+    def now(self) -> float:
+        return self._ahead + self._clock.monotonic()
