@@ -111,7 +111,7 @@ def standing(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 
 def python_workers(jvm: int) -> list[psutil.Process]:
     """The Python workers of a JVM: the children of its pyspark daemon."""
-    daemons = [child for child in _children(jvm) if "pyspark.daemon" in _name(child)]
+    daemons = [child for child in _children(jvm) if "_daemon" in _name(child) or "pyspark.daemon" in _name(child)]
     return [worker for daemon in daemons for worker in _children(daemon.pid)]
 
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from sample import payments, summing_job
+from sample import payments, run_job, summing_job
 from streamwork.epoch import Step
 from streamwork.epoch.control import Control, Kind
-from streamwork.tools.runner import Mode, Options, run
-from streamwork.world import RealClock, RealDisk
+from streamwork.epoch.fences import Fences
+from streamwork.testing.clock import VirtualClock
+from streamwork.tools.demo import write_transactions
+from streamwork.tools.progress import end_lines
+from streamwork.tools.runner import NOT_STARTED, Mode, Options, Outcome, run
+from streamwork.tools.stopping import ONE_SIGNAL_SECONDS, Stop
+from streamwork.world import RealClock, RealDisk, RealProcesses
+from streamwork.world.processes import ProcessId
+
+REPO = Path(__file__).parents[2]
 
 
 class Hurried(RealClock):
@@ -76,3 +88,109 @@ def test_abandoned_epochs_do_not_pile_up_on_the_stack(tmp_path: Path) -> None:
     watcher = AfterAbandoned(lambda: os.kill(os.getpid(), signal.SIGTERM), after=limit, most=2 * limit)
     run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root", restart=False), watcher, Hurried())
     assert watcher.abandoned >= limit
+
+
+class AtStart:
+    """A watcher that sends a signal when it is told of `step` or of a note that contains `note`."""
+
+    def __init__(self, step: Step | None = None, note: str | None = None) -> None:
+        self._step, self._note = step, note
+        self.steps: list[Step] = []
+        self.ended: list[Outcome] = []
+
+    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
+        self.steps.append(step)
+        if step is self._step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def on_note(self, line: str) -> None:
+        if self._note is not None and self._note in line:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def on_end(self, outcome: Outcome) -> None:
+        self.ended.append(outcome)
+
+    def on_starting(self, *_: Any) -> None: ...
+    def on_started(self, *_: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("step", [Step.REGISTER, Step.READ, Step.REBASE, Step.READY, Step.PRUNE], ids=lambda s: s.value)
+def test_a_signal_during_recovery_ends_the_run_when_recovery_is_finished(tmp_path: Path, step: Step) -> None:
+    root = tmp_path / "root"
+    run_job(summing_job(payments(30), tmp_path / "out.db"), root)
+    watcher = AtStart(step)
+    outcome = run(summing_job(payments(60), tmp_path / "out.db"), Options(mode=Mode.LOCAL, root=root), watcher)
+    if step in watcher.steps:  # a start without anything to rebase has no such step
+        assert Step.PLAN not in watcher.steps, "nothing was begun"
+        assert outcome.checkpoint == 3 and outcome.checkpoints == 0 and watcher.ended == [outcome]
+    assert run_job(summing_job(payments(60), tmp_path / "out.db"), root).checkpoint == 6, "and nothing was lost"
+
+
+def test_a_signal_while_waiting_for_the_lease_of_another_driver_ends_the_run(tmp_path: Path) -> None:
+    """The lease would last an hour."""
+    root = tmp_path / "root"
+    run_job(summing_job(payments(30), tmp_path / "out.db"), root)
+    elsewhere = Fences(RealDisk(), root / "summing", RealClock(), Elsewhere())
+    elsewhere.claim(lease=3600.0)
+    watcher = AtStart(note="watching for 3600 s")
+    outcome = run(summing_job(payments(60), tmp_path / "out.db"), Options(mode=Mode.LOCAL, root=root), watcher)
+    assert outcome.started == NOT_STARTED and outcome.checkpoint == 3 and outcome.fence == 0
+    assert end_lines(outcome) == ["stopped before it had started; the last checkpoint is 3"]
+    assert elsewhere.highest() == 2, "the job was not taken"
+
+
+class Elsewhere(RealProcesses):
+    """A driver on another machine."""
+
+    def me(self) -> ProcessId:
+        return ProcessId("elsewhere/1/2", 77, 1.0)
+
+
+def test_a_signal_that_arrives_twice_at_once_is_one_signal(tmp_path: Path) -> None:
+    """`timeout` signals its child, and then the group that the child is in."""
+    stop = Stop(RealClock())
+    with stop.on_signal():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.asked
+
+
+def test_a_second_signal_acts_as_usual() -> None:
+    """The negative control: who is in a hurry is heard."""
+    clock = VirtualClock()
+    stop = Stop(clock)
+    with pytest.raises(KeyboardInterrupt), stop.on_signal():
+        os.kill(os.getpid(), signal.SIGINT)
+        clock.sleep(ONE_SIGNAL_SECONDS + 0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+SLOW_TO_LOAD = """
+import time
+from pathlib import Path
+Path("loading").touch()
+while not Path("go").exists():
+    time.sleep(0.01)
+"""
+
+
+def test_a_signal_while_the_job_file_is_loaded_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(SLOW_TO_LOAD + (REPO / "examples" / "card_usage.py").read_text())
+    write_transactions(tmp_path / "transactions.jsonl", 10, cards=3)
+    command = [sys.executable, "-m", "streamwork.tools.cli", "run", "job.py", "--mode", "local", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: (tmp_path / "loading").exists() or process.poll() is not None)
+        process.terminate()
+        (tmp_path / "go").touch()
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert json.loads(out)["started"] == NOT_STARTED
+    assert not (tmp_path / ".streamwork" / "card-usage" / "job.json").exists(), "nothing was begun"
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)

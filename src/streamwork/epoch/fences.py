@@ -101,6 +101,7 @@ class Fences:
         """`folder` is that of the job."""
         self.mine: Fence | None = None
         self.tell: Callable[[str], None] | None = None  # told, in a line for people, what `wait` is waiting for
+        self.sleep: Callable[[float], None] = clock.sleep  # how `wait` passes the time; may raise to end it
         self.silent: tuple[int, int] | None = None
         """A holder whom `wait` has watched in vain, and the count at which it stood still: it need not be watched again."""
         self._disk = disk
@@ -153,7 +154,7 @@ class Fences:
         """Watch so long: does its counter move? None if it ended meanwhile, or is no longer the newest."""
         first, until = self._read_beat(holder.fence), self._clock.monotonic() + patience
         while (left := until - self._clock.monotonic()) > 0:
-            self._clock.sleep(min(left, POLL_SECONDS, patience / 10))
+            self.sleep(min(left, POLL_SECONDS, patience / 10))
             if max(self._numbers(FENCE), default=0) > holder.fence or not self._may_live(holder):
                 return None
             if self._read_beat(holder.fence).count > first.count:

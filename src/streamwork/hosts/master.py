@@ -6,11 +6,14 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-from streamwork.errors import WrongUse
+from streamwork.errors import JobFailed, WrongUse
 
 DEFAULT_MASTER = "local[*]"
 TRIES = 4
 """So often a task is tried before its job fails; on a cluster this is Spark's own default."""
+
+REACH_SECONDS = 5.0
+"""So long a master may take to accept a connection."""
 
 _LOCAL = re.compile(r"local|local\[(?:\*|\d+)(?:,\s*\d+)?\]")
 
@@ -35,6 +38,26 @@ def check_master(master: str) -> str:
 def is_remote(master: str) -> bool:
     """True if tasks run in other processes, with files and modules of their own, perhaps on other machines."""
     return master.startswith(("spark://", "local-cluster["))
+
+
+def reach(master: str, seconds: float = REACH_SECONDS) -> None:
+    """Raise unless one of the masters of a cluster accepts connections. Spark itself would try for a minute."""
+    if not master.startswith("spark://"):
+        return
+    failures = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=seconds):
+                return
+        except (OSError, OverflowError) as error:  # a port above 65535
+            failures.append(f"{place} ({error})")
+    raise JobFailed(
+        "SW-SPARK-UNREACHABLE",
+        f"no Spark master answers at {', '.join(failures)}",
+        "start the master, or correct --master: its log says under which address it answers. "
+        "Without --master the job runs on this machine",
+    )
 
 
 def address_towards(master: str) -> str:

@@ -30,12 +30,12 @@ STAY_SECONDS = 0.1
 _probed: set[tuple[str, str]] = set()
 
 
-def probe(spark: Any, root: Path, modules: Iterable[str]) -> None:
-    """Ask every executor that is there; once for a Spark and a root. Raises WrongUse or Refused."""
+def probe(spark: Any, root: Path, modules: Iterable[str], check: Callable[[], None] = lambda: None) -> None:
+    """Ask every executor that is there; once for a Spark and a root. Raises WrongUse, Refused, or what `check` raises."""
     context = spark.sparkContext
     if (context.applicationId, str(root)) in _probed:
         return
-    expected = _wait_for_executors(context)
+    expected = _wait_for_executors(context, check)
     folder = root / f".probe-{secrets.token_hex(8)}"
     folder.mkdir(parents=True)
     try:
@@ -43,6 +43,7 @@ def probe(spark: Any, root: Path, modules: Iterable[str]) -> None:
         wanted = [*NEEDED, *modules]
         answers: dict[str, dict[str, str]] = {}
         for _ in range(ROUNDS):
+            check()
             for answer in _ask(context, folder, wanted):  # 2
                 answers[answer["executor"]] = answer
                 _judge(answer, root, folder)  # 3
@@ -71,7 +72,7 @@ def cannot_run(told: str) -> WrongUse:
     )
 
 
-def _wait_for_executors(context: Any) -> int:
+def _wait_for_executors(context: Any, check: Callable[[], None]) -> int:
     until = time.monotonic() + FIRST_SECONDS
     while (found := len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1) < 1:  # one of them is the driver
         if time.monotonic() > until:
@@ -80,6 +81,7 @@ def _wait_for_executors(context: Any) -> int:
                 f"{context.master} has given no executor within {FIRST_SECONDS:.0f} s",
                 "look at the master's page: are workers registered, with free cores and at least 1 GiB of free memory?",
             )
+        check()
         time.sleep(0.1)
     return found
 

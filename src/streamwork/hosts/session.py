@@ -9,23 +9,32 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from streamwork.errors import JobFailed
 from streamwork.hosts.archive import java_options
+from streamwork.hosts.gateway import Jvm, is_given
 from streamwork.hosts.java import Java, find_java
-from streamwork.hosts.master import DEFAULT_MASTER, address_towards, check_master, is_remote
+from streamwork.hosts.master import DEFAULT_MASTER, address_towards, check_master, is_remote, reach
 from streamwork.hosts.shipping import ship
+from streamwork.hosts.spark_life import forget_spark
+
+DAEMON = Path(__file__).parent / "daemon" / "streamwork_daemon.py"
+"""What starts the Python workers on this machine. On a cluster, whose processes no signal to the driver reaches, it is Spark's."""
 
 
-def start_spark(master: str = DEFAULT_MASTER, log: Path | None = None, module_folders: list[Path] | None = None) -> Any:
+def start_spark(
+    master: str = DEFAULT_MASTER,
+    log: Path | None = None,
+    module_folders: list[Path] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Any:
     """A Spark session; the one that is running, if there is one.
 
     `log` takes what Spark and its workers print; None lets it through to the terminal. `module_folders` are where workers look
-    for the job's modules.
+    for the job's modules. `check` is called often while Spark starts; if it raises, the start is given up.
     """
     master = check_master(master)
     from pyspark.sql import SparkSession
@@ -36,26 +45,57 @@ def start_spark(master: str = DEFAULT_MASTER, log: Path | None = None, module_fo
         if is_remote(running.sparkContext.master):
             ship(running.sparkContext, folders)
         return running
+    reach(master)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1")  # it only puts a command line together
     _choose_python(master, folders)
     try:
-        with _standard_error_to(log):
-            session = _builder(master, java, quiet=log is not None).getOrCreate()
-            if is_remote(master):
-                ship(session.sparkContext, folders)
-            return session
+        session = _start(_settings(master, java, quiet=log is not None), log, check)
+        if is_remote(master):
+            ship(session.sparkContext, folders)
+        return session
     except Exception as error:
+        forget_spark()
+        check()
         told = f"; it said: {_tail(log)}" if log is not None else ""
         what = f" on {master}" if is_remote(master) else ""
         raise JobFailed(
             "SW-SPARK-START",
-            f"Spark did not start{what}: {error}{told}",
-            f"is the master at {master} up, and does it answer?"
+            f"Spark did not start{what}: {_reason(error)}{told}",
+            f"is the master at {master} up, and does it answer? Its log says under which address it does"
             if what
             else "run `streamwork doctor`: it looks for the cause",
         ) from error
+
+
+def _start(settings: dict[str, str], log: Path | None, check: Callable[[], None]) -> Any:
+    """1. the JVM, 2. the gateway to it, 3. Spark in it. While it starts it is killed as soon as `check` raises."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.config(map=settings)
+    if is_given():
+        return builder.getOrCreate()
+    jvm = Jvm(settings, log)  # 1
+    SparkContext._ensure_initialized(gateway=jvm.connect(check))  # 2
+    with jvm.killed_when(lambda: _raises(check)):
+        return builder.getOrCreate()  # 3
+
+
+def _raises(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except Exception:
+        return True
+    return False
+
+
+def _reason(error: Exception) -> str:
+    """What Spark says, without the trace of Java's calls."""
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip() and not line.startswith("\tat")]
+    telling = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (telling or lines or [type(error).__name__])[0]
 
 
 def _choose_python(master: str, folders: list[Path]) -> None:
@@ -65,54 +105,36 @@ def _choose_python(master: str, folders: list[Path]) -> None:
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         return
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    places = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(places)
+    places = [str(DAEMON.parent), *map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
 
 
-def _builder(master: str, java: Java, quiet: bool) -> Any:
-    from pyspark.sql import SparkSession
-
+def _settings(master: str, java: Java, quiet: bool) -> dict[str, str]:
     here = os.environ.get("SPARK_LOCAL_IP") or address_towards(master)
     os.environ.setdefault("SPARK_LOCAL_IP", here)
-    builder = (
-        SparkSession.builder.master(master)
-        .appName("streamwork")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", here)
-        .config("spark.driver.bindAddress", here)
-        .config("spark.log.level", "ERROR" if quiet else "WARN")
-        .config("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "streamwork-warehouse"))
-        .config("spark.python.worker.reuse", "true")
-    )
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "streamwork",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": here,
+        "spark.driver.bindAddress": here,
+        "spark.log.level": "ERROR" if quiet else "WARN",
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "streamwork-warehouse"),
+        "spark.python.worker.reuse": "true",
+    }
     if options := java_options(java):
         # Not `extraJavaOptions`, which belong to people: these stand before them.
-        builder = builder.config("spark.driver.defaultJavaOptions", " ".join(options))
+        settings["spark.driver.defaultJavaOptions"] = " ".join(options)
     if is_remote(master):
         # What a lost executor had computed is soon computed again: do not wait for its return three times five seconds.
-        builder = builder.config("spark.shuffle.io.retryWait", "1s")
-    return builder
-
-
-@contextmanager
-def _standard_error_to(log: Path | None) -> Iterator[None]:
-    """What is started in here writes its standard error to `log` for as long as it lives; we get ours back."""
-    if log is None:
-        yield
-        return
-    log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stderr.flush()
-    ours = os.dup(2)
-    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-    try:
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+        settings["spark.shuffle.io.retryWait"] = "1s"
+    else:
+        settings["spark.python.daemon.module"] = DAEMON.stem
+    return settings
 
 
 def _tail(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return " | ".join(lines[-5:]) or "nothing"
+    told = [line.strip() for line in lines if line.strip() and not line.startswith("\t")]  # no trace of Java's calls
+    return " | ".join(told[-3:]) or "nothing"

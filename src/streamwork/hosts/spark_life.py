@@ -20,18 +20,22 @@ def spark_is_gone() -> bool:
 
 
 def forget_spark() -> None:
-    """Let go of a Spark that is gone, so that the next one is started afresh."""
-    context = _context()
-    if context is None:
-        return
+    """Drop a Spark that is gone, or has not come up, so that the next one is started afresh."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    for _ in range(2):  # the first try fails at the JVM, and gets no further; the second leaves it out
-        with contextlib.suppress(Exception):
-            context.stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    if (context := _context()) is not None:
+        for _ in range(2):  # the first try fails at the JVM, and gets no further; the second leaves it out
+            with contextlib.suppress(Exception):
+                context.stop()
     with contextlib.suppress(Exception):
-        context._gateway.shutdown()
+        gateway.shutdown()
+    if (process := getattr(gateway, "proc", None)) is not None and process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()  # a JVM that still lives ends
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
 

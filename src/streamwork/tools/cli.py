@@ -38,6 +38,7 @@ from streamwork.tools.on_error import parse
 from streamwork.tools.output import JSON, print_json
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
+from streamwork.tools.stopping import Stop
 from streamwork.world import RealClock
 
 MODE = click.option(
@@ -136,6 +137,9 @@ def run_command(
     as_json: bool,
 ) -> None:
     """Run the job in JOBFILE, or in JOBFILE:NAME if there are several, until Ctrl-C."""
+    clock = RealClock()
+    stop = Stop(clock)
+    click.get_current_context().with_resource(stop.on_signal())  # before the job is loaded, which may take its time
     loaded = load_job(jobfile)
     if explain:
         _explain(loaded.job, as_json)
@@ -162,12 +166,12 @@ def run_command(
 
     def work(watcher: Watcher) -> Outcome:
         if metrics is None:
-            return run(loaded.job, options, watcher)
+            return run(loaded.job, options, watcher, clock, stop)
         from streamwork.tools.metrics import exposition
 
-        text = partial(exposition, options.root, options.mode.folder(loaded.job.name), RealClock())
+        text = partial(exposition, options.root, options.mode.folder(loaded.job.name), clock)
         with serving(text, Endpoint.parse(metrics), token(options.root, TOKEN), watcher.on_note):
-            return run(loaded.job, options, watcher)
+            return run(loaded.job, options, watcher, clock, stop)
 
     outcome = _watched(as_json, work)
     if as_json:

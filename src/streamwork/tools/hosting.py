@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -25,16 +26,27 @@ class Host(Compute, Protocol):
     def close(self) -> None: ...
 
 
-def on_spark(graph: Graph, root: Path, master: str, log: Path | None, module_folder: Path | None, clock: Clock) -> Host:
-    """A host on the Spark of this process, which is started if there is none; on a cluster, on one that can do this job."""
+def on_spark(
+    graph: Graph,
+    root: Path,
+    master: str,
+    log: Path | None,
+    module_folder: Path | None,
+    clock: Clock,
+    check: Callable[[], None] = lambda: None,
+) -> Host:
+    """A host on the Spark of this process, which is started if there is none; on a cluster, on one that can do this job.
+
+    `check` is called often meanwhile; if it raises, the start is given up.
+    """
     from streamwork.hosts.probe import probe
     from streamwork.hosts.spark_epochs import SparkEpochs
 
     if spark_is_gone():
         forget_spark()
-    spark = start_spark(master, log, [module_folder] if module_folder else [])
+    spark = start_spark(master, log, [module_folder] if module_folder else [], check)
     if is_remote(spark.sparkContext.master):
         nodes = [node for node in graph.nodes if graph.travels(node)]
         kinds = [kind for node in nodes for kind in (type(node.component), node.takes, node.gives) if kind is not None]
-        probe(spark, root, sorted({kind.__module__ for kind in kinds}))
+        probe(spark, root, sorted({kind.__module__ for kind in kinds}), check)
     return SparkEpochs(spark, clock)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.status import Status
 
 from streamwork.epoch import Manifest, Started, Step, doubt
-from streamwork.tools.runner import Mode, Outcome, Watcher
+from streamwork.tools.runner import NOT_STARTED, Mode, Outcome, Watcher
 
 PLAIN_SECONDS = 1.0  # a plain line at most so often
 
@@ -131,6 +131,8 @@ def started_lines(started: Started) -> list[str]:
 
 def end_lines(outcome: Outcome) -> list[str]:
     """Events that went in; and, wherever on their way, what was dropped and what is kept as dead letters."""
+    if outcome.started == NOT_STARTED:
+        return [f"{NOT_STARTED}; the last checkpoint is {outcome.checkpoint}"]
     lost = f", {outcome.dropped:,} dropped" if outcome.dropped else ""
     lost += f", {outcome.dead_letters:,} dead letters" if outcome.dead_letters else ""
     end = f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{lost} in {outcome.seconds:.1f} s"

@@ -25,13 +25,14 @@ from streamwork.tools.backfill import MARK, everything, with_ways_out
 from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.hosting import Host, on_spark
 from streamwork.tools.on_error import with_on_error, with_way_on
-from streamwork.tools.stopping import Stop
+from streamwork.tools.stopping import Stop, Stopped
 from streamwork.tools.supervisor import supervise
 from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, step_back
 
 IDLE_SECONDS = 0.05
 ATTEND_SECONDS = 0.2
 """How often, at most, a driver looks whether somebody has a request, or has taken its job."""
+NOT_STARTED = "stopped before it had started"
 BEATS = 4
 """Signs of life within a lease: one or two may come late."""
 
@@ -148,28 +149,35 @@ class Tally:
         self.in_doubt.update(((one.epoch, one.fence, one.source), one) for one in driver.in_doubt)
 
 
-def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock | None = None) -> Outcome:
+def run(
+    job: Job,
+    options: Options,
+    watcher: Watcher | None = None,
+    clock: Clock | None = None,
+    stop: Stop | None = None,
+) -> Outcome:
     """Run until the input is finished, until it is caught up with (if asked), or until somebody asks for the end: by SIGINT,
-    SIGTERM or `streamwork stop`. That lets the epoch under way complete.
+    SIGTERM or `streamwork stop`. That lets the epoch under way complete. `stop` is given by a caller that listens already.
 
     Two epochs begin `checkpoint_every` apart, except while there is a backlog: then the next begins at once. A driver that fails
     is followed by another one, as far as `restart` allows.
     """
     clock = clock or RealClock()
     began = clock.monotonic()
-    lives = Lives(job, options, watcher, clock)
-    if watcher is not None:
-        watcher.on_starting(options.mode.folder(job.name), options.mode, options.root)
-    with Heartbeat(lives.beat, lives.settings.lease / BEATS):
-        restarts = lives.run()
-    assert lives.started is not None and lives.driver is not None
+    stop = stop or Stop(clock)
+    with stop.on_signal():
+        lives = Lives(job, options, watcher, clock, stop)
+        if watcher is not None:
+            watcher.on_starting(options.mode.folder(job.name), options.mode, options.root)
+        with Heartbeat(lives.beat, lives.settings.lease / BEATS):
+            restarts = lives.run()
     outcome = Outcome(
         job=job.name,
         root=str(options.root),
         mode=options.mode.value,
-        started="new" if lives.started.new else f"resumed at checkpoint {lives.started.resumed_at}",
-        fence=lives.driver.fence,
-        checkpoint=lives.driver.at.epoch,
+        started=how_started(lives.started),
+        fence=lives.fence,
+        checkpoint=lives.checkpoint,
         checkpoints=lives.tally.checkpoints,
         events=lives.tally.events,
         dropped=lives.tally.dropped,
@@ -183,10 +191,16 @@ def run(job: Job, options: Options, watcher: Watcher | None = None, clock: Clock
     return outcome
 
 
+def how_started(started: Started | None) -> str:
+    if started is None:
+        return NOT_STARTED
+    return "new" if started.new else f"resumed at checkpoint {started.resumed_at}"
+
+
 class Lives:
     """The drivers of one run, one after another; there is more than one only if one fails."""
 
-    def __init__(self, job: Job, options: Options, watcher: Watcher | None, clock: Clock) -> None:
+    def __init__(self, job: Job, options: Options, watcher: Watcher | None, clock: Clock, stop: Stop) -> None:
         self.settings = options.settings(job.settings)
         self.started: Started | None = None  # how the first of them started
         self.driver: Driver | None = None
@@ -201,7 +215,7 @@ class Lives:
         self._clock = clock
         self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
         self._control = Control(self._store.disk, self._store.folder, clock)
-        self._stop = Stop(clock)
+        self._stop = stop
         self._requests: list[Request] = []  # to stop; answered when it is done
         self._attended = 0.0
 
@@ -223,8 +237,14 @@ class Lives:
 
     def live(self) -> None:
         """One driver, from its start to its end."""
+        with contextlib.suppress(Stopped):
+            self._live()
+
+    def _live(self) -> None:
         silent = self._watch()
+        self._stop.check()
         host = self._host = self._start_host()
+        self._stop.check()
         host.open(self._graph)
         history = History(self._store.folder / "history.sqlite", tell=self.tell)
         driver = self.driver = Driver(
@@ -242,15 +262,14 @@ class Lives:
             background=self._background.submit,
             change_semantics=self._options.change_semantics,
         )
-        driver.fences.tell, driver.fences.silent = self.tell, silent
+        driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.tell, silent, self._stop.sleep
         try:
             started = driver.start()
             self._fences = driver.fences
             self.started = self.started or started
             if self._watcher is not None:
                 self._watcher.on_started(self._graph.job, started)
-            with self._stop.on_signal():
-                self._epochs(driver)
+            self._epochs(driver)
         except BaseException as error:
             self._host = None
             self._fences = driver.fences if driver.fences.mine is not None else self._fences
@@ -269,7 +288,7 @@ class Lives:
     def _watch(self) -> tuple[int, int] | None:
         """Is another driver at work? It is the driver's to ask; but where Spark has to be started for that, ask before."""
         fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
-        fences.tell = self.tell
+        fences.tell, fences.sleep = self.tell, self._stop.sleep
         if self._options.mode.on_spark and self.started is None:
             fences.wait(self.settings.lease, self._options.take_over)
         return fences.silent
@@ -279,7 +298,9 @@ class Lives:
         if not options.mode.on_spark:
             return LocalHost(self._store.disk)
         log = None if options.spark_log else self._store.folder / "spark.log"
-        return on_spark(self._graph, options.root, options.master, log, options.module_folder, self._clock)
+        return on_spark(
+            self._graph, options.root, options.master, log, options.module_folder, self._clock, self._stop.check
+        )
 
     def _epochs(self, driver: Driver) -> None:
         self._go_on(driver)
@@ -331,6 +352,20 @@ class Lives:
             with contextlib.suppress(OSError):  # who asked will see that the driver has ended
                 self._control.reply(request, ok, text, max(self._store.completed(), default=None))
 
+    # ---- what it has come to --------------------------------------------------------------------------------------
+
+    @property
+    def fence(self) -> int:
+        """Of the last driver that took the job; 0 if none did."""
+        return 0 if self._fences is None or self._fences.mine is None else self._fences.mine.fence
+
+    @property
+    def checkpoint(self) -> int:
+        """The newest one: of the driver, or of an earlier run where no driver of this one got as far."""
+        if self.started is not None and self.driver is not None:
+            return self.driver.at.epoch
+        return max(self._store.completed(), default=0)
+
     # ---- what the supervisor and the heartbeat ask for ------------------------------------------------------------
 
     @property
@@ -346,8 +381,7 @@ class Lives:
         if self._fences is not None:
             with contextlib.suppress(OSError):
                 self._fences.rest()
-        with self._stop.on_signal():
-            self._wait(seconds)
+        self._wait(seconds)
 
     def beat(self) -> None:
         if self._fences is not None:

@@ -1,4 +1,8 @@
-"""How a run is asked to end: by SIGINT, by SIGTERM, or by a request in its control folder."""
+"""How a run is asked to end: by SIGINT, by SIGTERM, or by a request in its control folder.
+
+A run listens from its beginning to its end. While it starts, it ends as soon as nothing is half done: at once while it waits for
+another driver or for Spark, else when recovery is finished. Later it completes the epoch under way.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,13 @@ from types import FrameType
 
 from streamwork.world import Clock
 
+ONE_SIGNAL_SECONDS = 1.0
+"""Within this time, a signal that comes again is the same one: `timeout` and others signal a process and also its group."""
+
+
+class Stopped(Exception):
+    """The end was asked for while the run was starting."""
+
 
 class Stop:
     """Whether somebody has asked for an end. A plain flag: a lock could be held at the moment the signal comes."""
@@ -19,6 +30,7 @@ class Stop:
     def __init__(self, clock: Clock) -> None:
         self.asked = False
         self._clock = clock
+        self._listens = False
 
     def wait(self, seconds: float) -> None:
         """Wait so long, or until it is asked for."""
@@ -26,20 +38,36 @@ class Stop:
         while not self.asked and (left := until - self._clock.monotonic()) > 0:
             self._clock.sleep(min(left, self.SLICE))
 
+    def check(self) -> None:
+        """Raise `Stopped` if it is asked for."""
+        if self.asked:
+            raise Stopped
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so long. Raises `Stopped` as soon as it is asked for."""
+        self.wait(seconds)
+        self.check()
+
     @contextmanager
     def on_signal(self) -> Iterator[None]:
         """SIGINT and SIGTERM ask for an end; a second signal acts as usual. Only the main thread can listen to signals."""
-        if threading.current_thread() is not threading.main_thread():
+        if self._listens or threading.current_thread() is not threading.main_thread():
             yield
             return
+        heard: dict[int, float] = {}
 
         def ask(number: int, frame: FrameType | None) -> None:
             self.asked = True
-            signal.signal(number, before[signal.Signals(number)])
+            now = self._clock.monotonic()
+            if now - heard.setdefault(number, now) > ONE_SIGNAL_SECONDS:
+                signal.signal(number, before[signal.Signals(number)])
+                signal.raise_signal(number)
 
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._listens = True
         try:
             yield
         finally:
+            self._listens = False
             for number, handler in before.items():
                 signal.signal(number, handler)

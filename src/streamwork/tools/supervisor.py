@@ -17,7 +17,7 @@ from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Backoff
 from streamwork.world import Clock
 
-HOPELESS = {"SW-JAVA-MISSING", "SW-SOURCE-MISSING"}
+HOPELESS = {"SW-JAVA-MISSING", "SW-SOURCE-MISSING", "SW-SPARK-UNREACHABLE"}
 """What a start fails at for good, as long as nothing was done yet. What was there before may come back."""
 
 LASTING = {
