@@ -40,9 +40,12 @@ def check_types(kind: type[msgspec.Struct] | None, structs: Sequence[Any], where
     """Refuse what is not of that very type."""
     for strange in set(map(type, structs)) - {kind}:
         culprit, wanted = next(s for s in structs if type(s) is strange), kind.__name__ if kind else "nothing"
+        got = strange.__name__
+        if kind is not None and got == wanted:  # two classes of one name: say which
+            wanted, got = f"{kind.__module__}.{kind.__qualname__}", f"{strange.__module__}.{strange.__qualname__}"
         raise JobFailed(
             "SW-TYPE-EVENT",
-            f"{where}: expected {wanted} but got {strange.__name__}: {show(culprit)}",
+            f"{where}: expected {wanted} but got {got}: {show(culprit)}",
             f"emit {wanted}, or declare the type that is emitted",
         )
 

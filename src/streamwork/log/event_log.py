@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import RLock, Timer
 from typing import Any
 
+from streamwork.components import Event
 from streamwork.components.columns import to_structs
 from streamwork.components.keys import GROUPS
+from streamwork.components.schema import arrow_schema
 from streamwork.errors import Refused, StreamworkError, WrongUse
 from streamwork.log.cursor import Cursor, Where
-from streamwork.log.decisions import FOLDER, Ranges
+from streamwork.log.decisions import FOLDER, SCHEMA, Ranges
+from streamwork.log.frame import FrameEncoder
 from streamwork.log.incoming import in_pieces, to_record_batch
 from streamwork.log.lock import FileLocks, Locks
 from streamwork.log.modes import Fsync, Isolation, check_name, choose
@@ -70,13 +73,14 @@ class EventLog(LogReader[E]):
         self._threads = clock is None
         inline = float("inf") if self._threads else sync_every
         views = Views(self._disk, self.path, settings, verify)
+        self._schemas, encoder = views.schemas, FrameEncoder(self.schema)
+        self._is_known = not self.is_typed  # that is, its schema: a class may add fields to it
         world = (self._disk, self._clock, self._locks)
         self._writers = [
-            Writer(*world, partition, views.encoder, settings.policy, self._fsync, inline)
-            for partition in views.partitions
+            Writer(*world, partition, encoder, settings.policy, self._fsync, inline) for partition in views.partitions
         ]
         self._decisions = views.decisions
-        self._control = Writer(*world, views.decisions.partition, views.control_encoder, _CONTROL, Fsync.ALWAYS, inline)
+        self._control = Writer(*world, views.decisions.partition, FrameEncoder(SCHEMA), _CONTROL, Fsync.ALWAYS, inline)
         self._transactions = Transactions(views.decisions, self._control)
         self._open_transaction: Transaction | None = None
         self._cursor: Cursor | None = None
@@ -158,7 +162,10 @@ class EventLog(LogReader[E]):
             return self._append(events, "")
 
     def _append(self, events: Any, transaction: str) -> Ranges:
-        batch = to_record_batch(self.event, self.schema, events, f"log {self.path}")
+        batch = to_record_batch(self._class_of(events), self.schema, events, f"log {self.path}")
+        if not self._is_known:
+            self._schemas.add(self.event)
+            self._is_known = True
         offsets: Ranges = {}
         for number, part in self._partitioner.split(batch) if batch.num_rows else ():
             writer = self._writers[number]
@@ -171,6 +178,20 @@ class EventLog(LogReader[E]):
         if self._fsync is Fsync.INTERVAL:
             self._sync_later()
         return offsets
+
+    def _class_of(self, events: Any) -> type[Event]:
+        """The class of the events to append: a log that was opened without one takes any with its schema."""
+        first = next(iter(events), None) if isinstance(events, Sequence) else events
+        if self.is_typed or not isinstance(first, Event) or type(first) is self.event:
+            return self.event
+        given = type(first)
+        if self._schemas.check(given) and arrow_schema(given).equals(self.schema):
+            return given
+        raise WrongUse(
+            "SW-LOG-SCHEMA",
+            f"the log {self.path} was opened without a class, and {given.__name__} has not all of its fields, or more",
+            f"open it with the class: EventLog({str(self.path)!r}, {given.__name__})",
+        )
 
     def _open(self, writer: Writer, settle: bool = True) -> None:
         writer.open(self._lock_timeout)

@@ -194,7 +194,7 @@ class Partition:
             if not wanted(entry.transaction):
                 continue
             try:
-                batch = decode(frame, data, self._shape.schema, self._shape.verify)
+                batch = decode(frame, data, segment.version.schema, self._shape.verify)
             except BadFrame as bad:
                 raise segment.damaged(bad, entry.base, entry.position) from None
             first, last = max(start, entry.base), min(end, entry.end)

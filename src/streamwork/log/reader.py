@@ -13,12 +13,15 @@ import pyarrow as pa
 
 from streamwork.components import Event, LedgerRow
 from streamwork.components.columns import to_structs
+from streamwork.components.schema import arrow_schema
 from streamwork.errors import WrongUse
 from streamwork.log.consumers import Consumers
 from streamwork.log.cursor import Cursor, Where
 from streamwork.log.decisions import Outcome
+from streamwork.log.event_type import event_type
 from streamwork.log.modes import Isolation, choose
 from streamwork.log.partition import Chunk, Partition
+from streamwork.log.schemas import Conform
 from streamwork.log.settings import Settings
 from streamwork.log.views import Views
 from streamwork.world import Clock, Disk, RealClock, RealDisk
@@ -36,7 +39,7 @@ class Located(msgspec.Struct, frozen=True):
 
 
 class LogReader(Generic[E]):
-    """Reads an existing log of events of one type (without one: the type that the log was made with).
+    """Reads an existing log of events of one type (without one: a type with every field of the log).
 
     Offsets count the events of a partition. `end` and `ends` look at the files; `read` does not see further than the
     last such look. Use an object from one thread; make as many objects as you like.
@@ -57,12 +60,16 @@ class LogReader(Generic[E]):
         self._disk = disk or RealDisk()
         self._clock = clock or RealClock()
         self.settings = Settings.read(self._disk, self.path)
-        self.schema = self.settings.schema
-        if event is not None:
-            self.settings.check_event(event, self.path)
-        self.event: type[E] = event or self.settings.make_event_type()  # type: ignore[assignment]
         self.consumers = Consumers(self._disk, self._clock, self.path)
         self.views = Views(self._disk, self.path, self.settings, verify)
+        schemas = self.views.schemas
+        self.is_typed = event is not None
+        if event is not None:
+            schemas.check(event)
+            self.schema, self._conform = arrow_schema(event), Conform.to(event)
+        else:
+            self.schema, self._conform = schemas.whole, Conform(schemas.whole, schemas.defaults)
+        self.event: type[E] = event or event_type(self.settings.event, self.schema)  # type: ignore[assignment]
 
     def partitions(self) -> list[int]:
         return list(range(self.settings.partitions))
@@ -110,7 +117,9 @@ class LogReader(Generic[E]):
             self.end(partition)  # perhaps it has come since
             if max(start, end) > chosen.end or (start < end and end > self._stable_end(chosen)):
                 raise chosen.ahead(max(start, end))
-        yield from chosen.chunks(start, end, self._is_visible)
+        for chunk in chosen.chunks(start, end, self._is_visible):
+            batch = self._conform(chunk.batch)
+            yield chunk if batch is chunk.batch else msgspec.structs.replace(chunk, batch=batch)
 
     def _stable_end(self, partition: Partition) -> int:
         if self.isolation is Isolation.READ_UNCOMMITTED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -12,6 +13,7 @@ from streamwork.errors import Refused
 from streamwork.log.entry import Entry
 from streamwork.log.frame import MAX_HEADER, PREFIX, BadFrame, Frame, check_unfinished, find_frame
 from streamwork.log.index import read_index, write_index
+from streamwork.log.schemas import Version
 from streamwork.world import Disk
 
 SUFFIX = ".arrow"
@@ -19,11 +21,29 @@ _WINDOW = 1 << 20
 _HEADERS = 1 << 14
 
 
-class Format(msgspec.Struct, frozen=True):
-    """What is the same for all segments of a log. `verify=False` is for proving that the CRC is needed, nothing else."""
+class KnownSchemas(Protocol):
+    """The schemas that segments may begin with."""
 
-    schema: pa.Schema
-    prologue: bytes
+    versions: list[Version]
+
+    def look(self) -> bool:
+        """True if some were added since."""
+
+
+class OneSchema:
+    """Segments that all have the same one."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.versions = [Version.of(schema)]
+
+    def look(self) -> bool:
+        return False
+
+
+class Format(msgspec.Struct, frozen=True):
+    """What is the same for all segments of a partition. `verify=False` is for proving that the CRC is needed, nothing else."""
+
+    schemas: KnownSchemas
     verify: bool = True
 
 
@@ -41,7 +61,8 @@ class Segment:
         self.bad: BadFrame | None = None  # what stands at `scanned` is neither whole nor unfinished
         self.scanned = 0  # bytes that are understood
         self.indexed = 0  # bytes that the index knew
-        self._start = len(shape.prologue)  # where the first batch lies
+        self.version = shape.schemas.versions[-1]  # its schema, once it has begun
+        self._start = len(self.version.prologue)  # where the first batch lies
         self._disk = disk
         self._shape = shape
         self._recent = (0, pa.py_buffer(b""))  # what `refresh` read last: whoever follows the end wants just that
@@ -57,7 +78,9 @@ class Segment:
         if size <= self.scanned or self.bad is not None:
             return False
         before = self.scanned
-        if self.scanned == 0 and not self._begin(size):
+        if not self.entries and not self._begin(
+            size
+        ):  # until it has a batch, a writer may begin it with another schema
             return False
         try:
             while self.scanned < size and self._walk(size):
@@ -84,22 +107,34 @@ class Segment:
         return True
 
     def _schema_end(self, size: int) -> int | None:
-        prologue = self._shape.prologue
-        found = self._disk.read_at(self.path, 0, len(prologue))
-        if found == prologue or (not self._shape.verify and len(found) == len(prologue)):
-            return len(prologue)
-        if prologue.startswith(found):
+        schemas = self._shape.schemas
+        begins = self._disk.read_at(self.path, 0, max(len(version.prologue) for version in schemas.versions))
+        for version in schemas.versions:
+            if begins.startswith(version.prologue):
+                return self.begins_with(version)
+        if any(version.prologue.startswith(begins) for version in schemas.versions):
             return None  # not all there yet
+        if schemas.look():
+            return self._schema_end(size)
+        if not self._shape.verify:
+            return self.begins_with(schemas.versions[-1])
         # Another version of Arrow may have put the same schema into other bytes.
-        end = PREFIX + int.from_bytes(found[4:PREFIX], "little")
+        end = PREFIX + int.from_bytes(begins[4:PREFIX], "little")
         try:
             if end <= size and end <= MAX_HEADER:
-                whole = self._disk.read_at(self.path, 0, end)
-                if pa.ipc.read_schema(pa.py_buffer(whole)).equals(self._shape.schema):
-                    return end
+                found = pa.ipc.read_schema(pa.py_buffer(self._disk.read_at(self.path, 0, end)))
+                for version in schemas.versions:
+                    if found.equals(version.schema):
+                        self.version = version
+                        return end
         except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError):
             pass
         raise BadFrame("the schema at the beginning of the segment is damaged")
+
+    def begins_with(self, version: Version) -> int:
+        """Known, or decided by its writer; where the first batch lies."""
+        self.version, self._start = version, len(version.prologue)
+        return self._start
 
     def _walk(self, size: int) -> bool:
         """Read one window of frames; False if the next frame is not whole yet."""

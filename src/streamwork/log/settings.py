@@ -15,7 +15,6 @@ from streamwork.components import Event
 from streamwork.components.keys import Key
 from streamwork.components.schema import arrow_schema
 from streamwork.errors import Refused, WrongUse
-from streamwork.log.event_type import event_type
 from streamwork.log.policy import Policy
 from streamwork.world import Disk
 
@@ -69,26 +68,6 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> Any:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow)))
-
-    def make_event_type(self) -> type[Event]:
-        return event_type(self.event, self.schema)
-
-    def check_event(self, event: type[Event], path: Path) -> None:
-        """Refuse a type that is not the one in the log."""
-        mine, stored = arrow_schema(event), self.schema
-        if mine.equals(stored):
-            return
-        here = {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in mine}
-        wrong = [
-            f"{name}: {self.fields.get(name, 'absent')} in the log, {here.get(name, 'absent')} in {event.__name__}"
-            for name in sorted({*here, *self.fields})
-            if here.get(name) != self.fields.get(name)
-        ] or ["the fields are in another order"]
-        raise Refused(
-            "SW-LOG-SCHEMA",
-            f"the log {path} holds {self.event}, which is not the {event.__name__} given: {'; '.join(wrong)}",
-            "use the type that the log was made with, or make a new log and copy the events over",
-        )
 
     @classmethod
     def read(cls, disk: Disk, path: Path) -> Settings:

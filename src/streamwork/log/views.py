@@ -10,20 +10,19 @@ from pathlib import Path
 
 from streamwork.errors import WrongUse
 from streamwork.log.decisions import FOLDER, SCHEMA, Decisions
-from streamwork.log.frame import FrameEncoder
 from streamwork.log.partition import Partition
-from streamwork.log.segment import Format
+from streamwork.log.schemas import Schemas
+from streamwork.log.segment import Format, OneSchema
 from streamwork.log.settings import Settings
 from streamwork.world import Disk
 
 
 class Views:
     def __init__(self, disk: Disk, path: Path, settings: Settings, verify: bool) -> None:
-        self.encoder = FrameEncoder(settings.schema)
-        self.control_encoder = FrameEncoder(SCHEMA)
-        shape = Format(settings.schema, self.encoder.prologue, verify)
+        self.schemas = Schemas(disk, path, settings)
+        shape = Format(self.schemas, verify)
         self.partitions = [Partition(disk, path / str(n), n, shape) for n in range(settings.partitions)]
-        control = Partition(disk, path / FOLDER, -1, Format(SCHEMA, self.control_encoder.prologue, verify))
+        control = Partition(disk, path / FOLDER, -1, Format(OneSchema(SCHEMA), verify))
         self.decisions = Decisions(control, self.partitions)
 
     def partition(self, number: int) -> Partition:

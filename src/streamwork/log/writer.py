@@ -1,7 +1,7 @@
 """The one writer of a partition.
 
 An append:
-    1  the segment is rolled if it is large or old enough: synced, indexed, closed; a new file begins;
+    1  the segment is rolled if it is large or old enough, or has another schema: synced, indexed, closed; a new file begins;
     2  the batch is written in one go, behind the last whole one. If that fails, the file is cut back: the log is as it
        was, and the next append may work;
     3  with fsync="always" it is synced. If that fails, nobody knows what is on the disk: the writer closes, and the next
@@ -27,7 +27,8 @@ from streamwork.log.modes import Fsync
 from streamwork.log.partition import Partition
 from streamwork.log.policy import Policy, must_roll
 from streamwork.log.recovery import Recovery, recover
-from streamwork.log.segment import segment_path
+from streamwork.log.schemas import Version
+from streamwork.log.segment import Segment, segment_path
 from streamwork.world import Clock, Disk, DiskFile
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -127,8 +128,14 @@ class Writer:
         if not self.partition.bases:
             return False
         active = self.partition.active
+        if active.entries and not self._is_mine(active):
+            return True  # a segment has one schema
         first = active.entries[0].time / 1_000_000 if active.entries else None
         return must_roll(self._policy, active.scanned, first, incoming, now)
+
+    def _is_mine(self, segment: Segment) -> bool:
+        """True if it has the schema of what we append."""
+        return bool(segment.version.schema.equals(self._encoder.schema))
 
     def _write(self, frame: memoryview, base: int) -> tuple[int, int]:
         try:
@@ -138,8 +145,9 @@ class Writer:
         active = self.partition.active
         good = active.scanned
         try:
-            if good == 0:
+            if good == 0 or not (active.entries or self._is_mine(active)):
                 file.truncate(0)  # a torn schema may be there
+                active.begins_with(Version(self._encoder.schema, self._encoder.prologue))
                 file.write(self._encoder.prologue + bytes(frame))
                 good = len(self._encoder.prologue)
             else:

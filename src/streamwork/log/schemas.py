@@ -1,0 +1,229 @@
+"""The schemas that the segments of a log may have, oldest first.
+
+``log.json`` holds the first one. A class fits the log if it has the fields of the first schema, and every other field of it has a
+default, and the type that any schema gives it. When a writer's class has a schema that is not there yet, the writer adds it:
+
+    1  ``LOG/schemas/N.json`` is created, durably and only if there is none of that number; it never changes
+    2  the writer begins a new segment in each partition that it appends to, with the new schema at its beginning
+
+A crash between 1 and 2 leaves a schema without segments. Writers with another class go on with their schema, in segments of
+their own. Readers bring each batch to the schema of their class: a column that the segment lacks is filled with the default, one
+that the class lacks is left out. A segment that begins with a schema of none of these files is damaged.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components import Event
+from streamwork.components.schema import Misfit, arrow_schema, fields_of
+from streamwork.errors import Refused
+from streamwork.log.settings import Settings
+from streamwork.world import Disk
+
+FOLDER = "schemas"
+_NAME = re.compile(r"([1-9][0-9]{0,5})\.json", re.ASCII)
+_DAMAGED = "restore the file from a backup; it never changes once it is made"
+
+Defaults = Mapping[str, pa.Array]
+"""Of fields that were added later: an array of one value."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A schema that segments may begin with, and the bytes that they begin with."""
+
+    schema: pa.Schema
+    prologue: bytes
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> Version:
+        return cls(schema, schema.serialize().to_pybytes())
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """``schemas/N.json``. `fields` is for people; `arrow` (IPC schema) and `defaults` (IPC stream of one row) are for programs."""
+
+    event: str
+    fields: dict[str, str]
+    arrow: str
+    defaults: str
+    crc32: str = ""  # of this object's JSON with crc32 empty
+
+    def sealed(self) -> _Stored:
+        return msgspec.structs.replace(self, crc32=self._sum())
+
+    def is_whole(self) -> bool:
+        return self.crc32 == self._sum()
+
+    def _sum(self) -> str:
+        return f"{zlib.crc32(msgspec.json.encode(msgspec.structs.replace(self, crc32=''))):08x}"
+
+
+class Schemas:
+    """The known schemas of one log. `look` finds those that were added since."""
+
+    def __init__(self, disk: Disk, log: Path, settings: Settings) -> None:
+        self.versions = [Version.of(settings.schema)]
+        self._event = settings.event
+        self._defaults: dict[str, pa.Array] = {}  # as they are stored
+        self._disk = disk
+        self._log = log
+        self.look()
+
+    @property
+    def whole(self) -> pa.Schema:
+        """Every field that any of them has."""
+        fields = {field.name: field for version in self.versions for field in version.schema}
+        return pa.schema(list(fields.values()))
+
+    @property
+    def defaults(self) -> Defaults:
+        """What stands in a field that was added later, for readers that do not have the class."""
+        return self._defaults
+
+    def look(self) -> bool:
+        """True if schemas were added since the last look."""
+        known = len(self.versions)
+        numbers = {int(match[1]) for name in self._disk.names(self._log / FOLDER) if (match := _NAME.fullmatch(name))}
+        while (number := len(self.versions) + 1) in numbers:
+            stored = self._read(number)
+            self._event = stored.event
+            self.versions.append(Version.of(_schema(stored.arrow)))
+            for field, values in _one_row(stored.defaults).items():
+                self._defaults.setdefault(field, values)  # a later class may have another: the first one stands
+        return len(self.versions) > known
+
+    def check(self, event: type[Event]) -> bool:
+        """True if it has one of the schemas, False if it fits them but has another one. Refuses all others: SW-LOG-SCHEMA."""
+        mine = arrow_schema(event)
+        if any(mine.equals(version.schema) for version in self.versions):
+            return True
+        wrong = _differences(event, self.versions[0].schema, self.whole)
+        if not wrong:
+            return False
+        raise Refused(
+            "SW-LOG-SCHEMA",
+            f"the log {self._log} holds {self._event}, which is not the {event.__name__} given: {'; '.join(wrong)}",
+            "use the class that the log was made with; it may have further fields, if each has a default. For any other change, "
+            "make a new log and copy the events over",
+        )
+
+    def add(self, event: type[Event]) -> None:
+        """Make the schema of `event` one of the log's, if it is none yet. Several writers may do so at a time."""
+        while not self.check(event):
+            schema, fields = arrow_schema(event), fields_of(event)
+            added = [name for name in schema.names if name not in self.versions[0].schema.names]
+            row = {name: fields[name].build([default_of(event, name)]) for name in added}
+            shown = {field.name: _shown(field) for field in schema}
+            arrow = base64.b64encode(schema.serialize().to_pybytes()).decode()
+            stored = _Stored(event.__name__, shown, arrow, _encoded(row)).sealed()
+            self._disk.make_folder(self._log / FOLDER)
+            try:
+                self._disk.create(self._path(len(self.versions) + 1), msgspec.json.encode(stored) + b"\n")
+            except FileExistsError:
+                """Another writer has added a schema: look at that one."""
+            self.look()
+
+    def _path(self, number: int) -> Path:
+        return self._log / FOLDER / f"{number}.json"
+
+    def _read(self, number: int) -> _Stored:
+        path = self._path(number)
+        try:
+            stored = msgspec.json.decode(self._disk.read(path), type=_Stored)
+            if stored.is_whole():
+                return stored
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        raise Refused("SW-LOG-DAMAGED", f"{path} is damaged, or was edited by hand", _DAMAGED)
+
+
+class Conform:
+    """Brings batches of any schema of a log to one schema, by the names of the columns."""
+
+    def __init__(self, schema: pa.Schema, defaults: Defaults) -> None:
+        self._schema = schema
+        self._defaults = defaults
+
+    @classmethod
+    def to(cls, event: type[Event]) -> Conform:
+        """The schema and the defaults of a class."""
+        fields, schema = fields_of(event), arrow_schema(event)
+        defaults = {}
+        for name in schema.names:
+            if (default := default_of(event, name)) is not msgspec.NODEFAULT:
+                try:
+                    defaults[name] = fields[name].build([default])
+                except Misfit:  # only an error where it is needed: `Schemas.check` refuses it there
+                    continue
+        return cls(schema, defaults)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.equals(self._schema):
+            return batch
+        columns = [
+            batch.column(name) if name in batch.schema.names else self._filled(name, batch.num_rows)
+            for name in self._schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _filled(self, name: str, rows: int) -> pa.Array:
+        return self._defaults[name].take(pa.array(np.zeros(rows, np.int64)))
+
+
+def default_of(event: type[Event], name: str) -> Any:
+    """The value of a field that is not given, or msgspec.NODEFAULT."""
+    field = next(one for one in msgspec.structs.fields(event) if one.name == name)
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+def _differences(event: type[Event], first: pa.Schema, whole: pa.Schema) -> list[str]:
+    """Why a class does not fit a log with these fields; nothing if it does."""
+    here, there = ({field.name: _shown(field) for field in one} for one in (arrow_schema(event), whole))
+    wrong = [
+        f"{name}: {there[name]} in the log, {here.get(name, 'absent')} in {event.__name__}"
+        for name in sorted(there)
+        if here.get(name, there[name]) != there[name] or (name in first.names and name not in here)
+    ]
+    for name in sorted(here.keys() - set(first.names)):
+        default = default_of(event, name)
+        if default is msgspec.NODEFAULT:
+            wrong.append(f"{name}: absent in the log, {here[name]} without a default in {event.__name__}")
+            continue
+        try:
+            fields_of(event)[name].build([default])
+        except Misfit as misfit:
+            wrong.append(f"{name}: the default of {event.__name__}.{name} does not fit: {misfit}")
+    return wrong
+
+
+def _shown(field: pa.Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"
+
+
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def _encoded(row: Mapping[str, pa.Array]) -> str:
+    batch = pa.RecordBatch.from_arrays(list(row.values()), names=list(row))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def _one_row(text: str) -> Mapping[str, pa.Array]:
+    batch = pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))).read_next_batch()
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
