@@ -6,6 +6,8 @@ Every code is explained in ``docs/errors.md``.
 
 from __future__ import annotations
 
+from types import FrameType
+
 
 def writable(text: str) -> str:
     """The text, with halves of characters escaped: what people's code says goes into files and onto terminals."""
@@ -14,6 +16,7 @@ def writable(text: str) -> str:
 
 UNCHANGING = frozenset(
     {
+        "SW-ENGINE-FAILED",
         "SW-INBOX-EVENT",
         "SW-OPERATOR-COPY",
         "SW-OPERATOR-FAILED",
@@ -46,6 +49,25 @@ def is_retryable(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return True
     return error.__cause__ is not None and error.__cause__ is not error and is_retryable(error.__cause__)
+
+
+def described(error: BaseException) -> str:
+    """An exception of any code's, as text: its type and what it says. Never raises."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which cannot be shown"
+
+
+def raised_at(error: BaseException) -> tuple[FrameType | None, str]:
+    """The frame that raised an exception, and its place as text: file, line and function."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return None, ""
+    code = traceback.tb_frame.f_code
+    return traceback.tb_frame, f" ({code.co_filename}:{traceback.tb_lineno} in {code.co_name})"
 
 
 class StreamworkError(Exception):

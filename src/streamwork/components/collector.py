@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from streamwork.components.acknowledging import Acknowledgement, EventFailed
+from streamwork.components.schema import in_utc, is_time
 from streamwork.components.values import Event
 from streamwork.errors import WrongUse
 
@@ -115,7 +116,9 @@ class KeyedCollector(EventCollector):
         """Call `on_timer` for this key when that clock reaches `at`. Setting the same timer twice is setting it once."""
         if at.tzinfo is None:
             raise ValueError(f"a timer needs a time zone, and {at!r} has none")
-        self.timers.append(Timer(at, TimerClock(clock)))
+        if not is_time(at):
+            raise ValueError(f"a timer needs a time from year 1 to 9999 in UTC, and {at.isoformat()} is none")
+        self.timers.append(Timer(in_utc(at), TimerClock(clock)))
         self.asked = True
 
     def clear_state(self) -> None:

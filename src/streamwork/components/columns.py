@@ -17,6 +17,7 @@ from streamwork.components.schema import (
     TimeType,
     arrow_schema,
     build_column,
+    check_columns,
     fields_of,
     maker,
     show,
@@ -137,7 +138,12 @@ def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str) ->
                 kind, where, f"{field.name!r} has nulls, but {kind.__name__}.{field.name} is not optional"
             )
         columns.append(column)
-    return Columns(kind, pa.RecordBatch.from_arrays(columns, schema=schema))
+    conformed = pa.RecordBatch.from_arrays(columns, schema=schema)
+    try:
+        check_columns(kind, conformed)
+    except Misfit as misfit:
+        raise _misfitting(kind, where, f"{misfit.path!r}: {misfit}") from None
+    return Columns(kind, conformed)
 
 
 def _is_wider(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -162,10 +168,10 @@ def distinct(batch: pa.RecordBatch, fields: Sequence[str]) -> tuple[np.ndarray[A
     places = encoded[0].indices.to_numpy()
     if len(fields) == 1:
         return places, pa.RecordBatch.from_arrays([encoded[0].dictionary], names=list(fields))
-    numbers = places.astype(np.int64)
-    for column in encoded[1:]:
-        numbers = numbers * len(column.dictionary) + column.indices.to_numpy()
-    codes = pa.array(numbers).dictionary_encode().indices.to_numpy()
+    codes = places
+    for column in encoded[1:]:  # encoded anew each time: then no number is beyond rows * rows, which an int64 holds
+        numbers = codes.astype(np.int64) * len(column.dictionary) + column.indices.to_numpy()
+        codes = pa.array(numbers).dictionary_encode().indices.to_numpy()
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     return codes, batch.select(list(fields)).take(pa.array(first))
 

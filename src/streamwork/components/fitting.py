@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import keyword
 from collections.abc import Callable, Iterable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from streamwork.components.columns import to_batch
 from streamwork.components.schema import (
+    EXACT,
     INT_RANGE,
     DateType,
     FieldType,
@@ -27,9 +28,8 @@ from streamwork.components.schema import (
     NestedType,
     TimeType,
     fields_of,
+    is_time,
 )
-
-EXACT = 2**53  # integers up to here are floats, too
 
 
 def check_fits(kind: type[msgspec.Struct], structs: Iterable[Any], where: str) -> None:
@@ -66,8 +66,8 @@ def _present(field: FieldType, v: str, names: dict[str, Any]) -> str:
         whole = f"(type({v}) is int or isinstance({v}, int) and type({v}) is not bool)"
         return f"{whole} and {INT_RANGE[0]} <= {v} <= {INT_RANGE[1]}"
     if isinstance(field, TimeType):
-        names["datetime"] = datetime
-        return f"type({v}) is datetime and {v}.tzinfo is not None"
+        names["datetime"], names["UTC"], names["is_time"] = datetime, UTC, is_time
+        return f"type({v}) is datetime and ({v}.tzinfo is UTC or is_time({v}))"
     if isinstance(field, DateType):
         names["date"] = date
         return f"type({v}) is date"

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components.columns import python_values
-from streamwork.components.schema import FieldType, fields_of
+from streamwork.components.schema import EXACT, INT_RANGE, FieldType, fields_of
 
 Array = np.ndarray[Any, Any]
 _PLAIN = {pa.int64(): np.dtype(np.int64), pa.float64(): np.dtype(np.float64), pa.bool_(): np.dtype(np.bool_)}
@@ -61,13 +61,36 @@ class KeyedColumns:
         if given.shape not in ((), (len(self),)):
             raise ValueError(f"state[{name!r}] has one value per distinct key, {len(self)}, and not {given.shape}")
         if column.dtype != object and given.dtype.kind not in _WELCOME[column.dtype.kind]:
-            raise TypeError(f"state[{name!r}] is {column.dtype}, and cannot take {given.dtype} ({given[:1]!r})")
+            raise TypeError(f"state[{name!r}] is {column.dtype}, and cannot take {given.dtype} ({given.ravel()[:1]!r})")
+        if (wrong := _lost(given, column.dtype)) is not None:
+            raise OverflowError(f"state[{name!r}] is {column.dtype}, which cannot hold {wrong!r}")
         column[self._places] = given.astype(column.dtype, copy=False)
 
     def _column(self, name: str) -> Array:
         if name not in self._columns:
             raise KeyError(f"the record has no field {name!r}, but {', '.join(self._columns)}")
         return self._columns[name]
+
+
+def _lost(given: Array, wanted: np.dtype[Any]) -> Any:
+    """The first value that numpy would change without an error: uint64 wraps, nanoseconds are cut off; None if there is none."""
+    if given.dtype == wanted or wanted == np.dtype(object) or np.can_cast(given.dtype, wanted, "safe"):
+        same = _float_keeps(given) if wanted.kind == "f" and given.dtype.kind in "iu" else True
+    elif wanted.kind == "M":
+        same = (given.astype(wanted).astype(given.dtype) == given) | np.isnat(given)
+    elif wanted.kind == "f" and given.dtype.kind in "iu":
+        same = _float_keeps(given)
+    elif wanted.kind == "f":
+        same = (given.astype(wanted) == given) | np.isnan(given)
+    else:
+        same = (given >= INT_RANGE[0]) & (given <= INT_RANGE[1])
+    wrong = np.flatnonzero(~np.broadcast_to(same, given.shape))
+    return given.ravel()[wrong[0]].item() if len(wrong) else None
+
+
+def _float_keeps(given: Array) -> Any:
+    """Whole numbers up to 2**53 are floats, too; as where events are made into columns, larger ones are refused."""
+    return (given <= EXACT) & (given >= -EXACT) if given.dtype.kind == "i" else given <= EXACT
 
 
 def column_type(field: FieldType) -> np.dtype[Any] | None:
@@ -100,5 +123,6 @@ def to_arrow(field: FieldType, values: Array) -> pa.Array:
         return field.build(values.tolist())
     if values.dtype.kind == "M":
         array = pa.array(values, pa.timestamp("us")).cast(field.arrow)
+        field.check_column(array)
         return array if field.nullable or not array.null_count else field.build([None])  # which is refused
     return pa.array(values, field.arrow)

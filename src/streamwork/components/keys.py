@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import crc32
-from streamwork.components.schema import fields_of
+from streamwork.components.schema import TimeType, fields_of, in_utc
 from streamwork.errors import WrongUse
 
 GROUPS = 256
@@ -37,6 +37,7 @@ class Key(msgspec.Struct, frozen=True):
 
     fields: tuple[str, ...]
     scales: tuple[int | None, ...] = ()  # of Decimal fields: 1.5 and 1.50 are one key
+    times: tuple[bool, ...] = ()  # which fields are datetimes: one point in time is one key, in any zone
 
     @classmethod
     def of(cls, kind: type[msgspec.Struct], names: str | Iterable[str]) -> Key:
@@ -61,11 +62,13 @@ class Key(msgspec.Struct, frozen=True):
                     "key by str, int, bool, bytes, datetime, date or Decimal",
                 )
         scales = tuple(t.scale if pa.types.is_decimal(t := known[name].arrow) else None for name in fields)
-        return cls(fields, scales if any(s is not None for s in scales) else ())
+        times = tuple(isinstance(known[name], TimeType) for name in fields)
+        return cls(fields, scales if any(s is not None for s in scales) else (), times if any(times) else ())
 
     def values(self, events: Iterable[Any]) -> list[Any]:
-        """The key value of each event."""
-        return list(map(attrgetter(*self.fields), events))
+        """The key value of each event, with times in UTC. Raises what an event makes it raise that does not fit its type."""
+        found = map(attrgetter(*self.fields), events)
+        return list(map(self._timed, found)) if self.times else list(found)
 
     def groups(self, values: Iterable[Any], groups: int = GROUPS) -> list[int]:
         """The key group of each key value."""
@@ -97,6 +100,14 @@ class Key(msgspec.Struct, frozen=True):
         if len(self.fields) == 1:
             return _at_scale(value, self.scales[0])
         return tuple(_at_scale(part, scale) for part, scale in zip(value, self.scales, strict=True))
+
+    def _timed(self, value: Any) -> Any:
+        if len(self.fields) == 1:
+            return None if value is None else in_utc(value)
+        return tuple(
+            in_utc(part) if is_time and part is not None else part
+            for part, is_time in zip(value, self.times, strict=True)
+        )
 
     def column(self, place: int, values: Iterable[Any]) -> list[Any]:
         """Of each key value, the part that belongs to the field at `place`."""

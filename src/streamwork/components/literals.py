@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from streamwork.components.predicates import Kind
-from streamwork.components.schema import INT_RANGE, show
+from streamwork.components.schema import INT_RANGE, is_time, show
 from streamwork.errors import WrongUse
 
 MAX_DIGITS = 38
@@ -47,6 +47,8 @@ def plain(value: Any) -> Any:
         raise misuse("nothing is equal to NaN", 'use field("x") == field("x") to leave NaN out')
     if base is datetime and value.utcoffset() is None:
         raise wrong_type(f"{value!r} has no time zone", "add one: datetime(..., tzinfo=UTC)")
+    if base is datetime and not is_time(value):
+        raise wrong_type(f"{value.isoformat()} lies outside of year 1 to 9999 in UTC", "use a time between them")
     if base is Decimal and not _has_place(value):
         raise wrong_type(f"{value} has no place in a Decimal of {MAX_DIGITS} digits", "use another number")
     return _PLAIN.get(base, lambda same: same)(value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from keyword import iskeyword
 from typing import Any, Generic, Literal, TypeVar
@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamwork.components.schema import FieldType
+from streamwork.components.schema import FieldType, in_utc
 
 T = TypeVar("T")
 CompareOp = Literal["==", "!=", "<", "<=", ">", ">="]
@@ -160,8 +160,7 @@ class PythonVisitor(Visitor[str]):
 
 
 def _utc(value: datetime | None) -> datetime | None:
-    """Two times of one zone compare by the clock on its wall, which repeats an hour each autumn: compare in UTC."""
-    return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
+    return None if value is None else in_utc(value)
 
 
 Column = Callable[[pa.RecordBatch], Any]

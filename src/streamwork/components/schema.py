@@ -10,7 +10,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamwork.components.values import Digits, Event, Record
 from streamwork.errors import WrongUse
@@ -29,12 +30,39 @@ SUPPORTED = (
 )
 MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
 INT_RANGE = (-(2**63), 2**63 - 1)
+EXACT = 2**53  # integers up to here are floats, too
+FIRST_TIME, LAST_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_TIME_RANGE = ((FIRST_TIME - _EPOCH) // _MICROSECOND, (LAST_TIME - _EPOCH) // _MICROSECOND)
+_DATE_RANGE = ((date.min - _EPOCH.date()).days, (date.max - _EPOCH.date()).days)
 
 
 def show(value: object, limit: int = 300) -> str:
     """A value as it appears in an error: whole if short."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # an int of more digits than Python writes, or a __repr__ that raises
+        text = f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def is_time(value: datetime) -> bool:
+    """True for a point in time that Arrow, Python and files can hold: it has a time zone, and lies in year 1 to 9999 in UTC.
+
+    Near both ends another zone may reach beyond them: 9999-12-31T23:59:59-05:00 is in year 10000.
+    """
+    if value.tzinfo is UTC:
+        return True
+    try:
+        return value.utcoffset() is not None and (1 < value.year < 9999 or FIRST_TIME <= value <= LAST_TIME)
+    except Exception:  # of a tzinfo that a person wrote
+        return False
+
+
+def in_utc(value: datetime) -> datetime:
+    """The same point in time. Two times of one zone compare by their local clock, which shows some hours twice."""
+    return value if value.tzinfo is UTC else value.astimezone(UTC)
 
 
 class Misfit(ValueError):
@@ -82,6 +110,16 @@ class FieldType:
     def check_entered(self, values: Values) -> None:
         """Check what a decoder that knows the types lets through: ranges, time zones."""
 
+    def check_column(self, column: pa.Array) -> None:
+        """Check an Arrow column of this type for values that Arrow holds and Python does not: dates beyond year 9999, bytes that
+        are no text, Decimals with too many digits.
+        """
+        if pa.types.is_string(self.arrow) or pa.types.is_decimal(self.arrow):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise Misfit(str(error), self.name) from None
+
     def _build_one(self, value: object) -> None:
         try:
             pa.array([value], self.arrow)
@@ -101,7 +139,8 @@ class IntType(FieldType):
 
 class TimeType(FieldType):
     def __init__(self, nullable: bool) -> None:
-        super().__init__(pa.timestamp("us", tz="UTC"), "datetime with a time zone", (datetime,), nullable)
+        name = "datetime with a time zone, in UTC from year 1 to 9999"
+        super().__init__(pa.timestamp("us", tz="UTC"), name, (datetime,), nullable)
 
     def check(self, values: Values) -> None:
         super().check(values)
@@ -109,8 +148,11 @@ class TimeType(FieldType):
 
     def check_entered(self, values: Values) -> None:
         for value in values:
-            if value is not None and value.tzinfo is None:
+            if value is not None and not is_time(value):
                 raise Misfit(value, self.name)
+
+    def check_column(self, column: pa.Array) -> None:
+        _check_range(column.cast(pa.int64()), _TIME_RANGE, f"{self.name} (here: microseconds since 1970)")
 
     def restore(self, values: Values) -> Values:
         return [v if v is None else v.astimezone(UTC) for v in values]
@@ -125,6 +167,18 @@ class DateType(FieldType):
         for value in values:
             if isinstance(value, datetime):  # a subclass of date, whose time would be cut off
                 raise Misfit(value, self.name)
+
+    def check_column(self, column: pa.Array) -> None:
+        _check_range(column.cast(pa.int32()), _DATE_RANGE, f"{self.name} from year 1 to 9999 (here: days since 1970)")
+
+
+class DecimalType(FieldType):
+    def __init__(self, digits: Digits, nullable: bool) -> None:
+        name = f"Decimal({digits.precision}, {digits.scale})"
+        super().__init__(pa.decimal128(digits.precision, digits.scale), name, (Decimal,), nullable)
+
+    def check_entered(self, values: Values) -> None:
+        self.build(values)  # NaN, infinity, too many digits: Arrow decides
 
 
 class ListType(FieldType):
@@ -145,6 +199,9 @@ class ListType(FieldType):
 
     def check_entered(self, values: Values) -> None:
         self.item.check_entered([item for v in values if v is not None for item in v])
+
+    def check_column(self, column: pa.Array) -> None:
+        self.item.check_column(column.flatten())
 
 
 class MapType(FieldType):
@@ -172,6 +229,11 @@ class MapType(FieldType):
 
     def check_entered(self, values: Values) -> None:
         self.item.check_entered([item for v in values if v is not None for item in v.values()])
+
+    def check_column(self, column: pa.Array) -> None:
+        if len(column):  # `items` are also those outside of a slice
+            start, end = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
+            self.item.check_column(column.items.slice(start, end - start))
 
 
 class NestedType(FieldType):
@@ -205,6 +267,17 @@ class NestedType(FieldType):
     def check_entered(self, values: Values) -> None:
         for name, field in self._fields.items():
             field.check_entered([getattr(v, name) for v in values if v is not None])
+
+    def check_column(self, column: pa.Array) -> None:
+        for field, child in zip(self._fields.values(), column.flatten(), strict=True):
+            field.check_column(child)
+
+
+def _check_range(numbers: pa.Array, allowed: tuple[int, int], expected: str) -> None:
+    found = pc.min_max(numbers)
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low is not None and (low < allowed[0] or high > allowed[1]):
+        raise Misfit(low if low < allowed[0] else high, expected)
 
 
 def relaxed(kind: pa.DataType) -> pa.DataType:
@@ -255,8 +328,7 @@ def field_type(annotation: Any, where: str) -> FieldType:
         digits = next((a for a in arguments[1:] if isinstance(a, Digits)), None)
         if arguments[0] is not Decimal or digits is None:
             raise _unsupported(annotation, where)
-        name = f"Decimal({digits.precision}, {digits.scale})"
-        return FieldType(pa.decimal128(digits.precision, digits.scale), name, (Decimal,), nullable)
+        return DecimalType(digits, nullable)
     if origin is list:
         return ListType(field_type(arguments[0], where), nullable)
     if origin is dict and arguments[0] is str:
@@ -326,6 +398,15 @@ def maker(kind: type[msgspec.Struct]) -> Callable[..., Any]:
     if all(p.kind is not p.KEYWORD_ONLY for p in inspect.signature(kind).parameters.values()):
         return kind
     return lambda *values: kind(**dict(zip(names, values, strict=True)))
+
+
+def check_columns(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> None:
+    """Check a batch that has the columns of `kind`, in Arrow's types, for values out of range; a Misfit names the field."""
+    for name, field in fields_of(kind).items():
+        try:
+            field.check_column(batch.column(name))
+        except Misfit as misfit:
+            raise Misfit(misfit.value, misfit.expected, name) from None
 
 
 def build_column(kind: type[msgspec.Struct], name: str, structs: Iterable[Any]) -> pa.Array:

@@ -37,7 +37,9 @@ def checked_slice(
                 why = f"{row_name(row)}, field {misfit.path!r}: {misfit}"
                 if on_error in (None, "fail"):
                     raise JobFailed("SW-SOURCE-BAD-EVENT", why, action) from None
-                piece.leave_out(on_error, str(batch.slice(row, 1).to_pylist()[0]), why)
+                piece.leave_out(
+                    on_error, str({n: _only(batch.column(n).slice(row, 1)) for n in batch.schema.names}), why
+                )
         return piece
 
 
@@ -51,8 +53,7 @@ def _events(event: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any] | C
         try:
             wanted = relaxed(field.arrow)
             columns.append(column if column.type == wanted else column.cast(wanted))
-            if pa.types.is_string(wanted):
-                columns[-1].validate(full=True)  # nobody else looks whether it is UTF-8 at all
+            field.check_column(columns[-1])
             if field.arrow.num_fields:  # what is null further down is found by building it
                 field.build(field.restore(columns[-1].to_pylist()))
         except (pa.ArrowException, UnicodeDecodeError):
@@ -70,5 +71,5 @@ def _only(column: pa.Array) -> Any:
         return column
     try:
         return column[0].as_py()
-    except UnicodeDecodeError:
-        return column.cast(pa.binary())[0].as_py()
+    except (ValueError, OverflowError):  # Python has no such date, or it is no text
+        return column.cast(pa.binary())[0].as_py() if pa.types.is_string(column.type) else str(column[0])

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from streamwork.components.predicates import Kind
-from streamwork.components.schema import INT_RANGE, FieldType, Misfit, fields_of
+from streamwork.components.schema import INT_RANGE, FieldType, Misfit, fields_of, is_time
 from streamwork.errors import WrongUse
 
 Reader = Callable[[str], Any]
@@ -85,7 +85,7 @@ def _bool(text: str) -> bool:
 
 def _time(text: str) -> datetime:
     value = datetime.fromisoformat(text)
-    if value.utcoffset() is None or _FINER.search(text):
+    if not is_time(value) or _FINER.search(text):
         raise ValueError(text)
     return value
 

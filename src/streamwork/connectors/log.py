@@ -22,7 +22,8 @@ from streamwork.components import (
 )
 from streamwork.components.columns import Columns
 from streamwork.components.keys import GROUPS
-from streamwork.components.schema import fields_of
+from streamwork.components.schema import Misfit, check_columns, fields_of
+from streamwork.connectors.checked import checked_slice
 from streamwork.connectors.pieces import gathered
 from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader, Policy
@@ -30,6 +31,7 @@ from streamwork.log.settings import Settings
 
 E = TypeVar("E", bound=Event)
 LOCK_SECONDS = 30.0
+BAD_ROWS = 'set such rows aside with on_error="dead-letter" or "drop", or copy the log without them'
 
 
 class LogSource(OffsetSource[E], Generic[E]):
@@ -77,7 +79,14 @@ class LogSource(OffsetSource[E], Generic[E]):
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         for batch in gathered(self._reader.read(int(partition), start, end)):
-            yield Slice(Columns.of(self.event, batch))
+            events = Columns.of(self.event, batch)
+            try:
+                if isinstance(events, Columns):
+                    check_columns(self.event, events.batch)
+                yield Slice(events)
+            except Misfit:  # an older version did not ask for the range of what was appended
+                where = f"a row of partition {partition} of {self.path}, between offsets {start} and {end}"
+                yield checked_slice(self.event, batch, self.on_error, lambda row: where, BAD_ROWS)  # noqa: B023
 
     def identity(self) -> str | None:
         return self._reader.settings.crc32

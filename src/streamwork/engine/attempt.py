@@ -27,7 +27,7 @@ from streamwork.engine.parcel import Head, Kind, Parcel, Wire
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.engine.wiring import Place, downstream, upstream, ways
 from streamwork.engine.work import Work
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import JobFailed, StreamworkError, described, raised_at
 from streamwork.job import Graph, Layout
 from streamwork.state import FileRef, State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
@@ -141,7 +141,7 @@ class Attempt:
             for _ in steps():
                 for outlet in self._outlets.values():
                     yield from outlet.take()
-        except (StreamworkError, OSError, UpstreamFailed) as error:
+        except Exception as error:
             self.discard()
             for outlet in self._outlets.values():
                 yield outlet.failed(self._work.epoch)
@@ -198,11 +198,19 @@ class Attempt:
         return Parcel(Head(Kind.REPORT, self._work.epoch, self._place, self._name), reports.to_json())
 
 
-def placed(error: StreamworkError | OSError, graph: Graph, epoch: int) -> StreamworkError:
-    """The error with the epoch in it. A full disk, a missing file: trouble of the surroundings gets a code too."""
+def placed(error: Exception, graph: Graph, epoch: int) -> StreamworkError:
+    """The error with the epoch in it. No exception leaves the engine without a code: a full disk or a missing file is trouble of
+    the surroundings, and all else is a fault that the engine did not foresee.
+    """
     place = f" [job {graph.job}, epoch {epoch}]"
     if isinstance(error, StreamworkError):
         error.cause += place
         return error
-    action = "make room, or bring the file or folder back, and start again: the last checkpoint is good"
-    return JobFailed("SW-IO-FAILED", f"{error}{place}", action)
+    if isinstance(error, OSError):
+        action = "make room, or bring the file or folder back, and start again: the last checkpoint is good"
+        return JobFailed("SW-IO-FAILED", f"{error}{place}", action)
+    return JobFailed(
+        "SW-ENGINE-FAILED",
+        f"{described(error)}{raised_at(error)[1]}{place}",
+        "start again: the last checkpoint is good. If it comes back, report it with these lines, and with the input if you can",
+    )

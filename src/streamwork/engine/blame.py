@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamwork.components.columns import Columns, as_columns
+from streamwork.components.fitting import check_fits
 from streamwork.errors import StreamworkError
 from streamwork.job import Graph, Input, NodeKind
 
@@ -48,6 +49,12 @@ class Blame(NamedTuple):
         except StreamworkError as error:
             self.put_on(error)
             raise
+
+    def check(self, events: Sequence[Any]) -> None:
+        """Refuse the first of these events, all of one type, that does not fit."""
+        with self.taken():
+            for event in events:
+                check_fits(type(event), [event], self.where)
 
     def columns(self, kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns]) -> Columns:
         """As one piece (`as_columns`)."""

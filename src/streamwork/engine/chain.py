@@ -22,6 +22,7 @@ from typing import Any
 from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
+from streamwork.components.schema import in_utc
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
 from streamwork.engine.blame import Blame
 from streamwork.engine.pace import Pace
@@ -146,7 +147,7 @@ class Chain:
         for one in one_by_one(given):
             self._pass_on(behind, {MAIN: one})
             if time is not None:
-                self._advance(f"{source}/{partition}", getattr(one[0], time))
+                self._advance(f"{source}/{partition}", in_utc(getattr(one[0], time)))
 
     def replay(self, to: str, events: list[Any]) -> None:
         """Events that come again, or out of the inbox: to the component that could not do them, or once more from their source.
@@ -308,7 +309,7 @@ def _step(graph: Graph, node: Node, instance: int) -> Step:
 
 def _latest(given: Given, time: str) -> datetime:
     """The largest value of a field of times."""
-    return given.latest(time) if isinstance(given, Columns) else max(getattr(event, time) for event in given)
+    return given.latest(time) if isinstance(given, Columns) else max(in_utc(getattr(event, time)) for event in given)
 
 
 def microseconds(at: datetime) -> int:

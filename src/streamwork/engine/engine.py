@@ -19,7 +19,7 @@ from streamwork.engine.manager import CheckpointManager
 from streamwork.engine.report import Report
 from streamwork.engine.wiring import Place, channel_name, downstream, upstream, ways
 from streamwork.engine.work import Work
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import JobFailed
 from streamwork.job import Layout
 from streamwork.world import Clock, Disk
 
@@ -114,7 +114,7 @@ class Engine:
         executor, choice = self._schedule.choose(choices)
         try:
             executor.step(choice)
-        except (StreamworkError, OSError) as error:
+        except Exception as error:
             raise placed(error, self._layout.graph, epoch) from error
         return True
 

@@ -18,6 +18,8 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
+from streamwork.components.columns import check_entered
+from streamwork.components.schema import Misfit
 from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
@@ -245,8 +247,10 @@ def _blamed(source: str, pieces: Iterator[Slice]) -> Iterator[Slice]:
 
 def _event(node: Node, kind: type[Event], text: str) -> Event:
     try:
-        return from_text(kind, text)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        event = from_text(kind, text)
+        check_entered(kind, [event])
+        return event
+    except (msgspec.ValidationError, msgspec.DecodeError, Misfit) as error:
         raise JobFailed(
             "SW-INBOX-EVENT",
             f"an event in the inbox of {node.id} is no {kind.__name__} any more: {error}. The event: {text[:200]}",

@@ -13,6 +13,7 @@ from streamwork.components import Key
 from streamwork.components.columns import Columns
 from streamwork.components.grouping import AllInstances, Fields, Single
 from streamwork.components.keys import instance_of
+from streamwork.engine.blame import Blame
 from streamwork.engine.tracked import Tracked
 from streamwork.job import Graph, Node
 
@@ -37,11 +38,11 @@ def route_to(graph: Graph, node: Node, groups: int, first: int) -> Route:
     if isinstance(node.grouping, AllInstances):
         return _ToEach(tuple(range(count)))
     if node.key is not None:
-        return _ByKey(node.key, count, groups)
+        return _ByKey(node.key, count, groups, Blame.of(graph, node.inputs))
     if isinstance(node.grouping, Fields):
         given = graph[node.inputs[0].node].emits(node.inputs[0].channel)
         assert given is not None
-        return _ByKey(Key.of(given, node.grouping.fields), count, groups)
+        return _ByKey(Key.of(given, node.grouping.fields), count, groups, Blame.of(graph, node.inputs))
     return _InTurn(count, first)
 
 
@@ -72,15 +73,23 @@ class _InTurn(Route):
 
 
 class _ByKey(Route):
-    def __init__(self, key: Key, count: int, groups: int) -> None:
+    def __init__(self, key: Key, count: int, groups: int, blame: Blame) -> None:
         self._key = key
         self._count = count
         self._groups = groups
+        self._blame = blame
         self._instance = _Instances(key, count, groups)
 
     def __call__(self, events: Events) -> dict[int, Events]:
         if isinstance(events, Columns):
             return self._split(events)
+        try:
+            return self._dealt(events)
+        except Exception:  # a key that does not fit its type, and was not asked to so far
+            self._blame.check(events)
+            raise
+
+    def _dealt(self, events: list[Any]) -> dict[int, Events]:
         instances = map(self._instance.__getitem__, self._key.values(events))
         if isinstance(events, Tracked):
             found = [Tracked() for _ in range(self._count)]

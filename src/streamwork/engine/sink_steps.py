@@ -11,7 +11,7 @@ from streamwork.components.sink import RowsRejected, WriteStopped
 from streamwork.engine.staging import Staging
 from streamwork.engine.step import Given, Outputs, Step
 from streamwork.engine.tracked import UNTRACKED, roots_of
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import JobFailed, StreamworkError, described
 from streamwork.job.semantics import Isolation
 
 ROWS = 65_536
@@ -113,7 +113,7 @@ class WriteStep(Step):
             )
         return JobFailed(
             "SW-SINK-FAILED",
-            f"sink {self.node.id} ({self.node.title}) could not write {rows.num_rows} rows: {type(error).__name__}: {error}",
+            f"sink {self.node.id} ({self.node.title}) could not write {rows.num_rows} rows: {described(error)}",
             "mend the target, or what the sink calls, and start again: the last checkpoint is good",
         )
 

@@ -22,7 +22,7 @@ from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
 from streamwork.engine.blame import ILL_TYPED, Blame
 from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
-from streamwork.errors import JobFailed, StreamworkError, is_retryable, writable
+from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at, writable
 from streamwork.job import Input, Node, NodeKind
 
 MOST_TEXT = 1_000  # characters of an error
@@ -104,8 +104,7 @@ class Step(ABC):
         An event that does not fit is not this component's to set aside, but that of whoever emitted it.
         """
         if isinstance(event, Event):
-            with self.blame.taken():
-                check_fits(type(event), [event], self.blame.where)
+            self.blame.check([event])
         if self.node.on_error == "fail":
             raise applying_failed(self, event, error) from error
         if self.following is not None:
@@ -186,7 +185,7 @@ class Step(ABC):
         except BaseException as error:
             raise JobFailed(
                 "SW-OPERATOR-SETUP",
-                f"{self.node.id} (instance {self.instance}) could not be set up: {type(error).__name__}: {error}",
+                f"{self.node.id} (instance {self.instance}) could not be set up: {described(error)}",
                 f"mend setup_instance of {self.node.title}, or what it connects to, and start again",
             ) from error
 
@@ -253,14 +252,14 @@ def own_copy(node: Node) -> Any:
     except Exception as error:
         raise JobFailed(
             "SW-OPERATOR-COPY",
-            f"{node.id} cannot be copied, but every instance needs an object of its own: {type(error).__name__}: {error}",
+            f"{node.id} cannot be copied, but every instance needs an object of its own: {described(error)}",
             f"open connections and the like in setup_instance of {node.title}, not in its constructor",
         ) from error
 
 
 def told(error: BaseException) -> str:
     """An error as a dead letter tells of it."""
-    text = str(error) if isinstance(error, EventFailed | RowsRejected) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, EventFailed | RowsRejected) else described(error)
     if isinstance(error, StreamworkError):
         text = f"{error.code}: {error.cause}"
     text = writable(text)
@@ -276,17 +275,14 @@ def applying_failed(step: Step, event: Any, error: BaseException, is_one: bool =
             error.cause += f", while applying {show(event)}"
             error.component = step.node.id
         return error
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    code = traceback.tb_frame.f_code if traceback is not None else None
-    place = f" ({code.co_filename}:{traceback.tb_lineno} in {code.co_name})" if code and traceback else ""
-    who, what = f"{step.node.id} (instance {step.instance})", f"{type(error).__name__}: {error}{place}"
-    undeclared = isinstance(error, KeyError | TypeError) and ("append" in str(error) or code is _emit_code)
+    frame, place = raised_at(error)
+    who, what = f"{step.node.id} (instance {step.instance})", described(error)
+    in_emit = frame is not None and frame.f_code is _emit_code
+    undeclared = isinstance(error, KeyError | TypeError) and ("append" in what or in_emit)
     hint = "; a channel must be declared: channels = {...}" if undeclared else ""
     failed = JobFailed(
         "SW-OPERATOR-FAILED",
-        f"{who} raised {what} while applying {show(event)}{hint}",
+        f"{who} raised {what}{place} while applying {show(event)}{hint}",
         "mend the operator or the input and start again: the last checkpoint is good, and the job resumes there",
     )
     if is_one and isinstance(error, Exception):  # nothing sets SystemExit and its like aside

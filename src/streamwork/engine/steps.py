@@ -220,6 +220,7 @@ class KeyedStep(Step):
         except (KeyboardInterrupt, StreamworkError):
             raise
         except BaseException as error:
+            self.blame.check(events)  # the key of one that does not fit may be no key at all
             raise applying_failed(self, event, error) from error
         self.processed += len(events)
         return outputs

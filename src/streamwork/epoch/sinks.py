@@ -17,7 +17,7 @@ from streamwork.engine.staging import read_staged
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.rejected import sift
 from streamwork.epoch.store import Store
-from streamwork.errors import JobFailed
+from streamwork.errors import JobFailed, StreamworkError, described, raised_at
 from streamwork.job import Graph, Node
 from streamwork.job.semantics import Isolation
 
@@ -88,9 +88,23 @@ class Sinks:
             first=manifest.sinks[name].first,
         )
         try:
-            sink.commit(entry, self.staged(manifest, name))
+            self._commit(name, entry, self.staged(manifest, name))
         except RowsRejected as rejected:
-            sink.commit(entry, iter(self._without_rejected(name, manifest, rejected)))
+            self._commit(name, entry, iter(self._without_rejected(name, manifest, rejected)))
+
+    def _commit(self, name: str, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        """What a sink raises without a code gets one: it is the failure of the job, which the next start rolls forward."""
+        try:
+            self._sinks[name].commit(entry, staged)
+        except (StreamworkError, RowsRejected, OSError):
+            raise
+        except Exception as error:
+            raise JobFailed(
+                "SW-SINK-FAILED",
+                f"sink {name} ({self._nodes[name].title}) could not commit checkpoint {entry.epoch}: "
+                f"{described(error)}{raised_at(error)[1]}",
+                "correct the target, or what the sink calls, and start again: the checkpoint is committed then",
+            ) from error
 
     def rebase(self, name: str, manifest: Manifest, start: Position | None = None) -> None:
         """The sink has every row up to this manifest, from one that cannot be used: let its row name this one. `start` is where

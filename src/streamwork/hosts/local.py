@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from streamwork.connectors.dataframe import no_spark
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Engine, Report, Schedule, Work
+from streamwork.engine.attempt import placed
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, Disk
 
@@ -42,11 +43,14 @@ class LocalHost:
                 raise no_spark(f"source {node.id!r}")
 
     def submit(self, layout: Layout, works: Sequence[Work]) -> None:
-        if self._engine is None:
-            self._engine = Engine(
-                layout, works, self._disk, self._new_attempt, self._schedule, self._align, self._clock
-            )
-        self._engine.submit(works)
+        try:
+            if self._engine is None:
+                self._engine = Engine(
+                    layout, works, self._disk, self._new_attempt, self._schedule, self._align, self._clock
+                )
+            self._engine.submit(works)
+        except Exception as error:
+            raise placed(error, layout.graph, works[0].epoch) from error
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
         assert self._engine is not None

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from streamwork.components import Event
 from streamwork.components.columns import to_batch
+from streamwork.components.schema import Misfit, check_columns
 from streamwork.errors import JobFailed
 
 _PIECE_BYTES = 16 << 20  # the most that one frame holds; larger batches become several
@@ -17,7 +18,7 @@ _PIECE_BYTES = 16 << 20  # the most that one frame holds; larger batches become 
 def to_record_batch(event: type[Event], schema: pa.Schema, events: Any, where: str) -> pa.RecordBatch:
     """One event, a sequence of events, or a record batch, which must have the log's columns."""
     if isinstance(events, pa.RecordBatch):
-        return _checked(schema, events, where)
+        return _in_range(event, _checked(schema, events, where), where)
     if isinstance(events, Event):
         return to_batch(event, [events], where)
     return to_batch(event, list(events), where)
@@ -38,6 +39,18 @@ def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordB
                 "fill or leave out these rows, or make a log of a type where the field may be None",
             )
     return batch if batch.schema.equals(schema) else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _in_range(event: type[Event], batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
+    try:
+        check_columns(event, batch)
+    except Misfit as misfit:
+        raise JobFailed(
+            "SW-TYPE-VALUE",
+            f"{where}: {misfit.path}: {misfit}",
+            "correct these values, or leave the rows out",
+        ) from None
+    return batch
 
 
 def _shown(schema: pa.Schema) -> str:
