@@ -10,6 +10,7 @@ import functools
 import keyword
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -20,11 +21,11 @@ from streamwork.components.schema import (
     EXACT,
     INT_RANGE,
     DateType,
+    DecimalType,
     FieldType,
     IntType,
     ListType,
     MapType,
-    Misfit,
     NestedType,
     TimeType,
     fields_of,
@@ -90,8 +91,9 @@ def _present(field: FieldType, v: str, names: dict[str, Any]) -> str:
         return f"type({v}) is bool"
     if pa.types.is_binary(field.arrow):
         return f"type({v}) is bytes"
-    names[f"builds_{v}"] = functools.partial(_builds, field)
-    return f"type({v}) and builds_{v}({v})"
+    assert isinstance(field, DecimalType)
+    names["Decimal"], names[f"holds_{v}"] = Decimal, field.holds
+    return f"type({v}) is Decimal and holds_{v}({v})"
 
 
 def _alone(field: FieldType) -> Callable[[Any], bool]:
@@ -110,13 +112,5 @@ def is_whole(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _builds(field: FieldType, value: Any) -> bool:
-    try:
-        field.build([value])
-    except Misfit:
         return False
     return True

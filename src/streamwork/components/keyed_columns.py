@@ -74,16 +74,20 @@ class KeyedColumns:
 
 def _lost(given: Array, wanted: np.dtype[Any]) -> Any:
     """The first value that numpy would change without an error: uint64 wraps, nanoseconds are cut off; None if there is none."""
-    if given.dtype == wanted or wanted == np.dtype(object) or np.can_cast(given.dtype, wanted, "safe"):
-        same = _float_keeps(given) if wanted.kind == "f" and given.dtype.kind in "iu" else True
-    elif wanted.kind == "M":
-        same = (given.astype(wanted).astype(given.dtype) == given) | np.isnat(given)
+    if given.dtype == wanted or wanted == np.dtype(object):
+        return None
+    same: Any
+    if wanted.kind == "M":
+        years = given.astype("datetime64[Y]").astype(np.int64) + 1970  # numpy compares finer units by overflowing
+        same = ((years >= 1) & (years <= 9999) & (given.astype(wanted).astype(given.dtype) == given)) | np.isnat(given)
     elif wanted.kind == "f" and given.dtype.kind in "iu":
         same = _float_keeps(given)
     elif wanted.kind == "f":
         same = (given.astype(wanted) == given) | np.isnan(given)
+    elif given.dtype.kind == "u":
+        same = given <= INT_RANGE[1]
     else:
-        same = (given >= INT_RANGE[0]) & (given <= INT_RANGE[1])
+        return None
     wrong = np.flatnonzero(~np.broadcast_to(same, given.shape))
     return given.ravel()[wrong[0]].item() if len(wrong) else None
 

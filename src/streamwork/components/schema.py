@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Annotated, Any
@@ -176,9 +176,36 @@ class DecimalType(FieldType):
     def __init__(self, digits: Digits, nullable: bool) -> None:
         name = f"Decimal({digits.precision}, {digits.scale})"
         super().__init__(pa.decimal128(digits.precision, digits.scale), name, (Decimal,), nullable)
+        self._unit = Decimal(1).scaleb(-digits.scale)
+        self._exact_context = Context(prec=digits.precision, traps=[Inexact, InvalidOperation])
+
+    def build(self, values: Values) -> pa.Array:
+        """At the scale of the field: Arrow takes 4E-20 for 0, and refuses 0E+100."""
+        self.check(values)
+        return pa.array([None if value is None else self.at_scale(value) for value in values], self.arrow)
 
     def check_entered(self, values: Values) -> None:
-        self.build(values)  # NaN, infinity, too many digits: Arrow decides
+        for value in values:
+            if value is not None:
+                self.at_scale(value)
+
+    def holds(self, value: Decimal) -> bool:
+        """True if all its digits have a place. NaN and infinities have none."""
+        try:
+            self.at_scale(value)
+        except Misfit:
+            return False
+        return True
+
+    def at_scale(self, value: Decimal) -> Decimal:
+        """The same number with as many digits behind the point as the field has. Raises Misfit."""
+        try:
+            scaled = value.quantize(self._unit, context=self._exact_context)
+        except (Inexact, InvalidOperation):
+            raise Misfit(value, self.name) from None
+        if not scaled.is_finite():
+            raise Misfit(value, self.name)
+        return scaled
 
 
 class ListType(FieldType):

@@ -72,4 +72,8 @@ def _only(column: pa.Array) -> Any:
     try:
         return column[0].as_py()
     except (ValueError, OverflowError):  # Python has no such date, or it is no text
-        return column.cast(pa.binary())[0].as_py() if pa.types.is_string(column.type) else str(column[0])
+        return column.cast(pa.binary())[0].as_py() if pa.types.is_string(column.type) else _as_arrow_writes(column)
+
+
+def _as_arrow_writes(column: pa.Array) -> str:
+    return " ".join(column.to_string().split()).strip("[] ")

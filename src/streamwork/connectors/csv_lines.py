@@ -18,6 +18,7 @@ E = TypeVar("E", bound=Event)
 QUOTED_LIMIT = 1024 * 1024
 """A record is looked for within so many bytes: a quote that is opened by mistake must not swallow the file."""
 _BOM = b"\xef\xbb\xbf"
+csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))  # of this process; Python's own limit is 128 KiB
 
 
 class Csv(LineFile[E], Generic[E]):

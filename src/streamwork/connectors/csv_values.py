@@ -9,13 +9,13 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from streamwork.components.predicates import Kind
-from streamwork.components.schema import INT_RANGE, FieldType, Misfit, fields_of, is_time
+from streamwork.components.schema import INT_RANGE, DecimalType, FieldType, Misfit, fields_of, is_time
 from streamwork.errors import WrongUse
 
 Reader = Callable[[str], Any]
@@ -99,9 +99,8 @@ def _bytes(text: str) -> bytes:
 
 
 def _decimal(field: FieldType) -> Reader:
-    exact = Context(prec=field.arrow.precision, traps=[Inexact, InvalidOperation])
-    unit = Decimal(1).scaleb(-field.arrow.scale)
-    return lambda text: Decimal(_matching(_DECIMAL, text)).quantize(unit, context=exact)
+    assert isinstance(field, DecimalType)
+    return lambda text: field.at_scale(Decimal(_matching(_DECIMAL, text)))
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

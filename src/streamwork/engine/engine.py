@@ -114,6 +114,8 @@ class Engine:
         executor, choice = self._schedule.choose(choices)
         try:
             executor.step(choice)
+        except Abandoned:
+            raise
         except Exception as error:
             raise placed(error, self._layout.graph, epoch) from error
         return True
