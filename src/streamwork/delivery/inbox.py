@@ -24,11 +24,10 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streamwork.delivery.acknowledger import Waiting
 from streamwork.delivery.letters import Letter
-from streamwork.delivery.parquet import to_bytes
+from streamwork.delivery.parquet import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk
@@ -202,7 +201,7 @@ def _table(rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> pa.Tab
 
 def _rows(path: Path, data: bytes) -> list[dict[str, object]]:
     try:
-        rows: list[dict[str, object]] = pq.read_table(pa.BufferReader(data), use_threads=False).to_pylist()
+        rows: list[dict[str, object]] = from_bytes(data).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, str(error)) from None
     return rows

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamwork.delivery.parquet import to_bytes
+from streamwork.delivery.parquet import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk
@@ -134,5 +134,4 @@ def _size(data: bytes) -> int:
 
 
 def _letters(data: bytes) -> list[Letter]:
-    table = pq.read_table(pa.BufferReader(data), columns=SCHEMA.names, use_threads=False)
-    return [msgspec.convert(row, Letter) for row in table.to_pylist()]
+    return [msgspec.convert(row, Letter) for row in from_bytes(data, SCHEMA.names).to_pylist()]
