@@ -14,6 +14,13 @@ def writable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+def printable(text: str) -> str:
+    """The text for a terminal: characters that would steer it are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
 UNCHANGING = frozenset(
     {
         "SW-ENGINE-FAILED",
@@ -96,7 +103,7 @@ class StreamworkError(Exception):
         return self.code in ABOUT_ONE_EVENT and bool(self.component)
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.cause}\n  what to do: {self.action}"
+        return printable(f"{self.code}: {self.cause}\n  what to do: {self.action}")
 
     def to_dict(self) -> dict[str, str]:
         return {"code": self.code, "cause": self.cause, "action": self.action}

@@ -22,7 +22,7 @@ from streamwork.tools.bench_plot import plot, svg
 from streamwork.tools.bench_results import Result, load
 from streamwork.tools.bench_tables import Figure, grid, markdown, row, tables
 from streamwork.tools.bench_targets import PLANNED, TARGETS, Target, Verdict
-from streamwork.tools.output import JSON, print_json
+from streamwork.tools.output import JSON, print_json, say
 
 RESULTS = Path("benchmarks", "results")
 PAGE = Path("benchmarks", "README.md")
@@ -113,9 +113,9 @@ def page_command(docs: Path, as_json: bool) -> None:
         print_json({"written": [path.as_posix() for path in written], "targets": judged})
         return
     for path in written:
-        click.echo(f"wrote {path}")
+        say(f"wrote {path}")
     for one in judged:
-        click.echo(f"{one['bench']}: {one['target']}, {one['wanted']}: {one['measured']}, {one['verdict']}")
+        say(f"{one['bench']}: {one['target']}, {one['wanted']}: {one['measured']}, {one['verdict']}")
 
 
 def write(docs: Path) -> list[Path]:

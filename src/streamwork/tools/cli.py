@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 import streamwork
 from streamwork.errors import StreamworkError, WrongUse
@@ -35,7 +34,7 @@ from streamwork.tools.log_commands import log_group
 from streamwork.tools.metrics_server import TOKEN, serving
 from streamwork.tools.new import create
 from streamwork.tools.on_error import parse
-from streamwork.tools.output import JSON, print_json
+from streamwork.tools.output import JSON, cell, console, print_json, say
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 from streamwork.tools.stopping import Stop
@@ -188,10 +187,10 @@ def new_command(name: str, folder: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(created)
         return
-    click.echo(f"wrote {', '.join(created.files)} to {created.folder}")
-    click.echo(f"\nwhat to do next:\n  cd {shlex.quote(os.path.relpath(created.folder))}")
+    say(f"wrote {', '.join(created.files)} to {created.folder}")
+    say(f"\nwhat to do next:\n  cd {shlex.quote(os.path.relpath(created.folder))}")
     for command in created.next:
-        click.echo(f"  {command}")
+        say(f"  {command}")
 
 
 @cli.command("dev")
@@ -208,7 +207,7 @@ def dev_command(jobfile: str, root: Path | None, as_json: bool) -> None:
     outcome = develop(
         jobfile,
         None if root is None else root.absolute(),
-        lambda line: click.echo(line, err=as_json),
+        lambda line: say(line, err=as_json),
         output,
         RealClock(),
     )
@@ -245,7 +244,7 @@ def bench_recovery_command(as_json: bool) -> None:
     """From kill -9 to the first completed new epoch: its parts, after long histories, with a state of a million keys."""
     from streamwork.tools import bench_recovery
 
-    _print_numbers(bench_recovery.run(tell=lambda line: click.echo(line, err=True)), as_json)
+    _print_numbers(bench_recovery.run(tell=lambda line: say(line, err=True)), as_json)
 
 
 @bench_group.command("keyed-state")
@@ -281,7 +280,7 @@ def bench_state_size_command(quick: bool, as_json: bool) -> None:
 def _measure(bench: Any, quick: bool, as_json: bool) -> None:
     """Run a benchmark that comes in two sizes, and tells how far it is."""
     sizes = bench.QUICK if quick else bench.FULL
-    _print_numbers(bench.run(sizes=sizes, tell=lambda line: click.echo(line, err=True)), as_json)
+    _print_numbers(bench.run(sizes=sizes, tell=lambda line: say(line, err=True)), as_json)
 
 
 def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
@@ -292,7 +291,7 @@ def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
     else:
         show(found)
     if saved is not None:
-        click.echo(f"wrote {saved}", err=True)
+        say(f"wrote {saved}", err=True)
 
 
 for benchmark in bench_group.commands.values():
@@ -311,18 +310,18 @@ for command in (log_group, letters_group, status_command, stop_command, checkpoi
 @JSON
 def doctor_command(root: Path, prepare: bool, as_json: bool) -> None:
     """Check Python, Java, Spark, workers and disk, and say what to do."""
-    console = Console(highlight=False)
+    screen = console()
     if prepare:
-        click.echo("starting Spark once, to keep what it loads (about half a minute)", err=True)
+        say("starting Spark once, to keep what it loads (about half a minute)", err=True)
         archive = prepare_archive()
-        click.echo(f"made {archive} ({archive.stat().st_size / (1 << 20):.0f} MiB)", err=True)
+        say(f"made {archive} ({archive.stat().st_size / (1 << 20):.0f} MiB)", err=True)
 
     def tell(finding: Finding) -> None:
         mark = "[green]ok[/green]  " if finding.ok else "[red]FAIL[/red]"
-        console.print(f"{mark} {finding.check:<8}", end=" ")
-        console.print(finding.found, markup=False, soft_wrap=True)
+        screen.print(f"{mark} {finding.check:<8}", end=" ")
+        screen.print(cell(finding.found), soft_wrap=True)
         if finding.action:
-            console.print(f"     what to do: {finding.action}", markup=False, soft_wrap=True)
+            screen.print(cell(f"     what to do: {finding.action}"), soft_wrap=True)
 
     findings = examine(root.absolute(), (lambda finding: None) if as_json else tell)
     healthy = all(finding.ok for finding in findings)
@@ -353,7 +352,7 @@ def demo_command(folder: Path, mode: str, as_json: bool) -> None:
     if as_json:
         print_json(outcome)
     else:
-        look(folder.absolute(), click.echo)
+        look(folder.absolute(), say)
 
 
 def _explain(job: Job, as_json: bool) -> None:
@@ -361,7 +360,7 @@ def _explain(job: Job, as_json: bool) -> None:
     if as_json:
         print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges, "native": layout.native})
     else:
-        click.echo(f"{job.describe()}\n{layout.explain()}")
+        say(f"{job.describe()}\n{layout.explain()}")
 
 
 def _watched(as_json: bool, work: Callable[[Watcher], Outcome]) -> Outcome:
@@ -382,7 +381,7 @@ def main(arguments: list[str] | None = None) -> None:
         command = ("streamwork", *given)
         sys.exit(cli.main(given, prog_name="streamwork", standalone_mode=False, obj=command) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        say(error.format_message())
         sys.exit(2)
     except click.UsageError as error:
         hint = f"{error.ctx.command_path} --help" if error.ctx else "streamwork --help"
@@ -397,10 +396,10 @@ def _fail(error: StreamworkError, as_json: bool) -> None:
     if as_json:
         print_json({"error": error.to_dict()})
     else:
-        console = Console(stderr=True, highlight=False)
-        console.print(f"[bold red]{error.code}[/bold red]", end=" ")
-        console.print(error.cause, markup=False, soft_wrap=True)
-        console.print(f"  what to do: {error.action}", markup=False, soft_wrap=True)
+        screen = console(err=True)
+        screen.print(f"[bold red]{error.code}[/bold red]", end=" ")
+        screen.print(cell(error.cause), soft_wrap=True)
+        screen.print(cell(f"  what to do: {error.action}"), soft_wrap=True)
     sys.exit(error.exit_code)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from streamwork.epoch.history import Seconds
@@ -20,7 +19,7 @@ from streamwork.errors import WrongUse
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
 from streamwork.tools.checkpoints import MEND, list_checkpoints
-from streamwork.tools.output import JSON, plain, print_json
+from streamwork.tools.output import JSON, console, print_json, say
 from streamwork.tools.status import lines, look, stop
 from streamwork.world import RealClock
 
@@ -53,14 +52,14 @@ def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool)
             raise WrongUse("SW-USAGE", "--prometheus and --json are two formats", "use one of them")
         from streamwork.tools.metrics import exposition
 
-        click.echo(exposition(*find(job, root), RealClock()).decode(), nl=False)
+        say(exposition(*find(job, root), RealClock()).decode().removesuffix("\n"))
         return
     status = look(*find(job, root), RealClock())
     if as_json:
         print_json(status)
     else:
         for line in lines(status):
-            click.echo(plain(line))
+            say(line)
 
 
 @click.command("stop")
@@ -69,11 +68,11 @@ def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool)
 @JSON
 def stop_command(job: str, root: Path | None, timeout: str, as_json: bool) -> None:
     """Ask a running job to end after the checkpoint under way, and wait until it has."""
-    stopped = stop(*find(job, root), seconds(timeout), RealClock(), lambda line: click.echo(line, err=True))
+    stopped = stop(*find(job, root), seconds(timeout), RealClock(), lambda line: say(line, err=True))
     if as_json:
         print_json(stopped)
     else:
-        click.echo(f"{stopped.text}; the last checkpoint is {stopped.checkpoint}")
+        say(f"{stopped.text}; the last checkpoint is {stopped.checkpoint}")
 
 
 @click.command("checkpoints")
@@ -91,14 +90,14 @@ def checkpoints_command(job: str, root: Path | None, verify: bool, as_json: bool
         verdict = {"ok": not damaged} if verify else {}
         print_json({"job": name, "root": str(root), **verdict, "checkpoints": rows})
     else:
-        click.echo(f"job {name}, root {root}")
+        say(f"job {name}, root {root}")
         _show(rows)
         for row in damaged:
-            click.echo("\n".join(f"\ncheckpoint {row['checkpoint']}: {problem}" for problem in row["problems"]))
+            say("\n".join(f"\ncheckpoint {row['checkpoint']}: {problem}" for problem in row["problems"]))
         if damaged:
-            click.echo(f"  what to do: {MEND}")
+            say(f"  what to do: {MEND}")
         elif verify:
-            click.echo("every file of every checkpoint is whole")
+            say("every file of every checkpoint is whole")
     sys.exit(1 if verify and damaged else 0)
 
 
@@ -115,4 +114,4 @@ def _show(rows: list[dict[str, Any]]) -> None:
             str(row.get("fence", "")),
         )
     # What does not fit is better wrapped by the terminal than cut off here.
-    Console(highlight=False, width=max(WIDTH, Console().width)).print(table)
+    console(width=max(WIDTH, console().width)).print(table)

@@ -15,7 +15,7 @@ from streamwork.errors import WrongUse
 from streamwork.job.jobfile import load_job
 from streamwork.tools.job_commands import about_a_job, find
 from streamwork.tools.letters import Letterbox, Listed
-from streamwork.tools.output import JSON, plain, print_json
+from streamwork.tools.output import JSON, print_json, say
 from streamwork.world import RealDisk
 
 MOST_ERROR = 80  # characters in a list
@@ -43,13 +43,13 @@ def list_command(job: str, root: Path | None, component: str | None, as_json: bo
         shown = [_facts(one) for one in found]
         print_json({"job": name, "root": str(root), "count": len(found), "dead_letters": shown})
         return
-    click.echo(f"job {name}, root {root}")
+    say(f"job {name}, root {root}")
     names = ("id", "component", "epoch", "attempts", "replayed", "error")
     table = [names, *map(_line, found)]
     widths = [max(len(row[place]) for row in table) for place in range(len(names) - 1)]
     for row in table if found else ():
-        click.echo(plain("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])))
-    click.echo(f"{len(found):,} dead letters, {sum(one.replayed for one in found):,} of them replayed")
+        say("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+    say(f"{len(found):,} dead letters, {sum(one.replayed for one in found):,} of them replayed")
 
 
 @letters_group.command("show")
@@ -65,9 +65,9 @@ def show_command(job: str, root: Path | None, letter: str, as_json: bool) -> Non
         return
     facts = {**_facts(found), "replayed": "yes" if found.replayed else "no"}
     for fact, value in facts.items():
-        click.echo(plain(f"{fact + ':':<11} {value}"))
-    click.echo("event:" if found.letter.to else "text:")
-    click.echo(plain(_pretty(found.letter)))
+        say(f"{fact + ':':<11} {value}")
+    say("event:" if found.letter.to else "text:")
+    say(_pretty(found.letter))
 
 
 @letters_group.command("replay")
@@ -102,11 +102,9 @@ def replay_command(
     if as_json:
         print_json(done)
     elif done.letters:
-        click.echo(
-            f"{len(done.letters):,} go in with the next checkpoint of {done.job}: of the run under way, or of the next"
-        )
+        say(f"{len(done.letters):,} go in with the next checkpoint of {done.job}: of the run under way, or of the next")
     else:
-        click.echo("nothing to replay")
+        say("nothing to replay")
 
 
 def _facts(one: Listed) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from streamwork.components import Event
@@ -25,7 +24,7 @@ from streamwork.errors import JobFailed, WrongUse
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import import_file
 from streamwork.log import EventLog, FileLocks, Fsync, Isolation, Located, LogInfo, LogReader, Policy, describe
-from streamwork.tools.output import JSON, print_json
+from streamwork.tools.output import JSON, cell, console, print_json, say, say_json
 
 PATH = click.argument("path", type=click.Path(path_type=Path))
 _READ = 1 << 20
@@ -76,7 +75,7 @@ def create_command(
         print_json(info)
     else:
         by = f"by {', '.join(info.key)}" if info.key else "in turn"
-        click.echo(f"made {path.absolute()}: {info.event}, {partitions} partitions, {by}")
+        say(f"made {path.absolute()}: {info.event}, {partitions} partitions, {by}")
 
 
 @log_group.command("append")
@@ -106,8 +105,8 @@ def append_command(path: Path, fsync: str, as_json: bool) -> None:
         print_json({"appended": count, "ends": ends, "recovered": log.recovered})
         return
     for report in torn:
-        click.echo(report, err=True)
-    click.echo(f"appended {count:,} event{'' if count == 1 else 's'}")
+        say(report, err=True)
+    say(f"appended {count:,} event{'' if count == 1 else 's'}")
 
 
 @log_group.command("tail")
@@ -129,7 +128,7 @@ def tail_command(path: Path, last: int, follow: bool, isolation: str, as_json: b
     show: Callable[[Located], Any] = _placed if as_json else lambda one: one.event
     found: Iterable[Located] = reader.tail_located(last) if follow else reader.last(last)
     for one in found:
-        sys.stdout.write(msgspec.json.encode(show(one)).decode() + "\n")
+        say_json(msgspec.json.encode(show(one)))
         if follow:
             sys.stdout.flush()
 
@@ -148,22 +147,21 @@ def info_command(path: Path, as_json: bool) -> None:
 
 def _show(info: LogInfo) -> None:
     by = f"by {', '.join(info.key)}" if info.key else "in turn"
-    click.echo(f"log {info.path}: {info.event}, {info.events:,} events, {info.bytes:,} bytes, partitioned {by}")
+    say(f"log {info.path}: {info.event}, {info.events:,} events, {info.bytes:,} bytes, partitioned {by}")
     table = Table("partition", "start", "end", "committed", "segments", "bytes", "writer", box=None)
     for p in info.partitions:
         numbers = (f"{n:,}" for n in (p.start, p.end, p.committed_end, p.segments, p.bytes))
-        table.add_row(str(p.partition), *numbers, str(p.writer) if p.writer else "-")
-    console = Console(highlight=False)
-    console.print(table)
+        table.add_row(str(p.partition), *numbers, cell(str(p.writer) if p.writer else "-"))
+    console().print(table)
     for p in info.partitions:
         if p.error is not None:
-            click.echo(f"partition {p.partition}: {p.error['code']} {p.error['cause']}")
+            say(f"partition {p.partition}: {p.error['code']} {p.error['cause']}")
     if info.consumers:
         table = Table("consumer", "source", "has read to", "lag", "needs from", box=None)
         for c in info.consumers:
             read, needed = (", ".join(f"{p}: {o:,}" for p, o in found.items()) for found in (c.read, c.offsets))
-            table.add_row(c.job or c.uid, c.source, read, f"{c.lag:,}", needed)
-        console.print(table)
+            table.add_row(cell(c.job or c.uid), cell(c.source), read, f"{c.lag:,}", needed)
+        console().print(table)
 
 
 def _placed(one: Located) -> dict[str, Any]:

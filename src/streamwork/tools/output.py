@@ -1,22 +1,51 @@
-"""What the commands have in common: an answer for people, or one JSON object for programs."""
+"""What the commands print: text for people, or one JSON object for programs.
+
+Text from elsewhere (input, file names, messages of other programs) may hold characters that steer a terminal. So commands print
+through `say`, `console` and `print_json` alone, which write such characters out.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from streamwork.errors import printable
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
-def plain(text: str) -> str:
-    """Text from elsewhere, for a terminal: what would steer it is written out."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+def say(text: object = "", err: bool = False) -> None:
+    """Print a line, or several."""
+    click.echo(printable(str(text)), err=err)
+
+
+def console(file: TextIO | None = None, err: bool = False, width: int | None = None) -> Console:
+    """A console for tables and colours. Give it text from elsewhere as `cell(text)`."""
+    return Console(file=file, stderr=err, highlight=False, width=width)
+
+
+def cell(text: str) -> Text:
+    """Text without markup, for a console or a table."""
+    return Text(printable(text))
 
 
 def print_json(value: Any) -> None:
     plain = msgspec.to_builtins(value, str_keys=True)
-    click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+    say_json(msgspec.json.format(msgspec.json.encode(plain), indent=2))
+
+
+def say_json(encoded: bytes) -> None:
+    """Print JSON. Outside of ASCII, characters stand in strings only: there an escape means the same."""
+    text = encoded.decode()
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+    click.echo(text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
 from rich.status import Status
 
 from streamwork.epoch import Manifest, Started, Step, doubt
+from streamwork.errors import printable
+from streamwork.tools.output import cell, console
 from streamwork.tools.runner import NOT_STARTED, Mode, Outcome, Watcher
 
 PLAIN_SECONDS = 1.0  # a plain line at most so often
@@ -73,18 +74,18 @@ class PlainWatcher:
             self._pending, self._shown = None, time.monotonic()
 
     def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+        print(printable(line), file=self._stream, flush=True)
 
 
 class TerminalWatcher:
     """One line that changes."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, highlight=False)
+        self._console = console(stream)
         self._status: Status | None = None
 
     def on_starting(self, job: str, mode: Mode, root: Path) -> None:
-        self._console.print(starting_line(job, mode, root), markup=False, soft_wrap=True)
+        self.on_note(starting_line(job, mode, root))
         what = "starting Spark ..." if mode.on_spark else "starting ..."
         self._status = self._console.status(what)
         self._status.start()
@@ -100,12 +101,12 @@ class TerminalWatcher:
             self._show(self._count.line(manifest))
 
     def on_note(self, line: str) -> None:
-        self._console.print(line, markup=False, soft_wrap=True)
+        self._console.print(cell(line), soft_wrap=True)
 
     def on_end(self, outcome: Outcome) -> None:
         self.close()
         for line in end_lines(outcome):
-            self._console.print(line, markup=False, soft_wrap=True)
+            self.on_note(line)
 
     def close(self) -> None:
         if self._status is not None:
