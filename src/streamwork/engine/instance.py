@@ -74,7 +74,7 @@ class Instance:
             mine = self.refs.get(name, ())
             last = next((ref for ref in reversed(chain) if not ref.is_snapshot), None)
             if last in mine:
-                self.refs[name] = (*chain, *mine[mine.index(last) + 1 :])
+                self.refs[name] = (*chain, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in chain))
 
     def begin(self, work: Work, attempt: str) -> None:
         """Begin an epoch; `attempt` is a name that was never used before."""
