@@ -52,7 +52,7 @@ def test_it_survives_any_crash() -> None:
         assert [row.number for row in result.outputs["out"]] == list(range(1, 21))
         assert result.states["numbers"] == {0: Place(20)}
 
-    assert explore(job, {}, seeds=100, check=check) > 20
+    assert explore(job, {}, seeds=100, check=check).crashes > 20
 
 
 def test_each_instance_has_a_place_of_its_own() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,4 @@ def test_the_fixtures_are_there_wherever_streamwork_is_installed(tmp_path: Path)
         check=False,
     )
     assert "2 passed" in answer.stdout, answer.stdout + answer.stderr
+    assert re.search(r"test_any_schedule: explored 20 seeds: 40 runs, \d+ checkpoints, \d+ crashes", answer.stdout)

@@ -6,12 +6,14 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamwork.job import Job
 from streamwork.testing.simulation import Guards, Result, run
 
 REPLAY = "STREAMWORK_REPLAY"
+MOST_EVENTS = 12  # of a partition in an epoch
 Check = Callable[[Result, Result], None]  # what a run without trouble gave, what this one gave; raises if that is wrong
 
 
@@ -23,32 +25,66 @@ def same_results(plain: Result, result: Result) -> None:
     assert result.states == plain.states, f"state: {result.states} instead of {plain.states}"
 
 
+@dataclass(frozen=True)
+class Explored:
+    """How much an exploration tried."""
+
+    seeds: int
+    runs: int  # for each seed one without a crash and one with crashes
+    checkpoints: int  # completed, over all runs
+    crashes: int
+    resumes: int  # starts after a crash from a checkpoint, so that state was restored
+
+    def __str__(self) -> str:
+        said = (
+            f"explored {self.seeds} seeds: {self.runs} runs, {self.checkpoints} checkpoints, {self.crashes} crashes, "
+            f"{self.resumes} restarts from a checkpoint"
+        )
+        return said if self.resumes else f"{said}; no state was restored: give more events or more seeds"
+
+
 def explore(
     job: Job,
     inputs: Mapping[str, Sequence[Any]],
-    seeds: int = 1000,
+    seeds: int = 100,
     crashes: int = 2,
     partitions: int = 1,
     check: Check = same_results,
     guards: Guards | None = None,
-) -> int:
-    """Run the job under `seeds` schedules, each with up to `crashes` crashes at seeded steps. Returns how many crashes there were.
+) -> Explored:
+    """Search for a schedule or a crash that changes what the job does. Returns how much was tried.
 
-    The first run that `check` does not like is told with the command that replays it alone.
+    Each seed chooses a schedule and where the input is cut into epochs: at least two, where the input has two events per
+    partition. The job runs once without a crash, and once with 1 to `crashes` crashes at steps of that very run.
+    `check` is given the result of a plain run and each of these results. What it raises carries the command that replays
+    the failing seed alone.
     """
     plain = run(job, inputs, seed=0, partitions=partitions)
-    struck = 0
-    for seed in _seeds(seeds):
+    sources = [node.id for node in job.graph().sources]
+    longest = max(plain.processed.get(name, 0) // (partitions if name in inputs else 1) for name in sources)
+    results: list[Result] = []
+    asked = _seeds(seeds)
+    for seed in asked:
         rng = random.Random(seed)
-        crash_at = sorted(rng.randint(1, max(1, plain.steps)) for _ in range(rng.randint(0, crashes)))
+        size = rng.randint(1, min(MOST_EVENTS, max(1, longest // 2)))
+        crash_at: list[int] = []
         try:
-            result = run(job, inputs, seed, crash_at, partitions=partitions, guards=guards)
-            check(plain, result)
+            for count in (0, rng.randint(1, crashes) if crashes else 0):
+                steps = results[-1].steps if count else 1
+                crash_at = sorted(rng.randint(1, steps) for _ in range(count))
+                result = run(job, inputs, seed, crash_at, size, partitions, guards=guards)
+                check(plain, result)
+                results.append(result)
         except Exception as error:
             error.add_note(f"seed {seed}, crashes at steps {crash_at}; replay with: {_command(seed)}")
             raise
-        struck += result.lives - 1
-    return struck
+    return Explored(
+        seeds=len(asked),
+        runs=len(results),
+        checkpoints=sum(len(result.checkpoints) for result in results),
+        crashes=sum(result.lives - 1 for result in results),
+        resumes=sum(at > 0 for result in results for at in result.resumed_at),
+    )
 
 
 def _seeds(count: int) -> Sequence[int]:

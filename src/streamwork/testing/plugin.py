@@ -6,10 +6,16 @@ def test_my_job(simulate):
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:  # the plugin is loaded in every test session: it imports nothing that a test has not asked for
+    from streamwork.testing.explore import Explored
+
+PROPERTY = "streamwork.explored"
 
 
 @pytest.fixture
@@ -21,8 +27,30 @@ def simulate() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def explore() -> Callable[..., int]:
-    """`streamwork.testing.explore`: searches for a schedule or a crash that changes what a job does."""
+def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
+    """`streamwork.testing.explore`: searches for a schedule or a crash that changes what a job does. What was explored is
+    shown at the end of the test session.
+    """
     from streamwork.testing.explore import explore as search
 
-    return search
+    @functools.wraps(search)
+    def reported(*arguments: Any, **named: Any) -> Explored:
+        explored = search(*arguments, **named)
+        request.node.user_properties.append((PROPERTY, str(explored)))
+        return explored
+
+    return reported
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for report in terminalreporter.getreports("passed") if isinstance(report, pytest.TestReport)]
+    lines = [
+        f"{report.nodeid}: {value}"
+        for report in reports
+        for name, value in (report.user_properties if report.when == "call" else ())
+        if name == PROPERTY
+    ]
+    if lines:
+        terminalreporter.section("streamwork.testing.explore")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -21,7 +21,7 @@ from streamwork.engine.instance import row_format
 from streamwork.epoch import Driver, Manifest, Step, Store
 from streamwork.errors import WrongUse
 from streamwork.hosts.local import LocalHost
-from streamwork.job import Graph, Job
+from streamwork.job import Graph, Job, Node, NodeKind
 from streamwork.state import InstanceState, KeyedState, StateFiles
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk
@@ -54,6 +54,7 @@ class Result:
     letters: list[Letter] = field(default_factory=list)  # the dead letters
     lives: int = 1
     seconds: float = 0.0  # virtual time that the run took
+    resumed_at: list[int] = field(default_factory=list)  # the checkpoint that each later life began at; 0: none
     steps: int = 0  # how many choices the schedule made: `crash_at` may be any of them
     story: list[str] = field(default_factory=list)
 
@@ -70,8 +71,9 @@ def run(
 ) -> Result:
     """Run a job until its input is done, or until `until` says so after a checkpoint.
 
-    `crash_at` are step numbers, counted over the whole run, at which the machine dies; `epoch_events` how many events of an
-    input an epoch takes (else the seed chooses); `partitions` how many partitions each input has.
+    `crash_at` are step numbers, counted over the whole run, at which the machine dies; `epoch_events` is the number of events
+    that an epoch takes of each partition of an input, and of each source that has no input here (by default the seed chooses
+    it for inputs); `partitions` is the number of partitions of each input.
     """
     return _Simulation(job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards()).run(until)
 
@@ -117,13 +119,17 @@ class _Simulation:
             )
             for name, items in inputs.items()
         }
-        nodes = tuple(
-            replace(node, component=scripts.get(node.id, node.component))
-            if node.id not in self._tables
-            else replace(node, component=MemorySink(self._tables[node.id], guards.ledger))
-            for node in graph.nodes
-        )
+
+        def simulated(node: Node) -> Any:
+            if node.id in self._tables:
+                return MemorySink(self._tables[node.id], guards.ledger)
+            if node.kind is NodeKind.SOURCE and node.id not in scripts and epoch_events:
+                return _cut(node.component, epoch_events)
+            return scripts.get(node.id, node.component)
+
+        nodes = tuple(replace(node, component=simulated(node)) for node in graph.nodes)
         self._graph = Graph(graph.job, nodes, graph.promise)
+        self._resumed_at: list[int] = []
         self._story: list[str] = []
         self._processes = SimulatedProcesses()
         self._manifests: dict[str, Manifest] = {}
@@ -145,6 +151,8 @@ class _Simulation:
             )
             try:
                 started = driver.start()
+                if life > 1:
+                    self._resumed_at.append(started.resumed_at)
                 self._story.append(f"life {life}: " + ("new" if started.new else f"resumed at {started.resumed_at}"))
                 while driver.run_epoch() is not None or driver.unsettled():
                     self._clock.sleep(0.1)
@@ -186,6 +194,7 @@ class _Simulation:
             delivered={name: counters["delivered"] for name, counters in counted.items()},
             lives=lives,
             seconds=self._clock.monotonic() - self._began,
+            resumed_at=list(self._resumed_at),
             counts={name: dict(counters) for name, counters in counted.items()},
             letters=DeadLetters(store.disk, store.folder).all(),
             steps=self._schedule.steps,
@@ -209,6 +218,14 @@ class _Crashing(Schedule):
         self.steps += 1
         if self.steps in self._crashes:
             raise DiskCrashed
+
+
+def _cut(source: Any, size: int) -> Any:
+    """This source with epochs of at most `size` events."""
+    mine = object.__new__(type(source))
+    mine.__dict__.update(source.__dict__)
+    mine.max_events = min(size, source.max_events)
+    return mine
 
 
 def _states(graph: Graph, store: Store, at: Manifest, groups: int) -> dict[str, dict[Any, Record]]:
