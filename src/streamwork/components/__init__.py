@@ -7,6 +7,7 @@ from streamwork.components.collector import BatchCollector, EventCollector, Keye
 from streamwork.components.grouping import Grouping
 from streamwork.components.keyed_columns import KeyedColumns
 from streamwork.components.keys import Key
+from streamwork.components.located import Located
 from streamwork.components.operator import AnyOperator, KeyedOperator, Operator, StatefulOperator
 from streamwork.components.sink import (
     AnySink,
@@ -46,6 +47,7 @@ __all__ = [
     "KeyedOperator",
     "LedgerEntry",
     "LedgerRow",
+    "Located",
     "Observer",
     "OffsetSource",
     "OnError",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from streamwork.components import Event, OffsetSource, OnError, Slice, Start
+from streamwork.components import Event, Located, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
 from streamwork.errors import JobFailed, Refused
@@ -19,7 +19,7 @@ HEAD = 64 * 1024  # bytes of the first line that a file is recognised by
 ALL = 2**63  # more records than a file has
 
 
-class LineFile(OffsetSource[E], Generic[E]):
+class LineFile(Located, OffsetSource[E], Generic[E]):
     """The records of a text file, which may be added to. The offset is that of a record's first byte.
 
     A format says where records end (`records`, `last`), what they mean (`decode`) and how much is read at a time.
@@ -35,7 +35,7 @@ class LineFile(OffsetSource[E], Generic[E]):
         self.event = event
         self.max_events = max_events
         self.start = start
-        self.path = Path(path).absolute()
+        self.path = Path(path)
         self.on_error = check_on_error(on_error)
 
     @abstractmethod

@@ -12,6 +12,7 @@ from streamwork.components import (
     Event,
     LedgerEntry,
     LedgerRow,
+    Located,
     OffsetSource,
     Partitioning,
     ReadProgress,
@@ -34,7 +35,7 @@ LOCK_SECONDS = 30.0
 BAD_ROWS = 'set such rows aside with on_error="dead-letter" or "drop", or copy the log without them'
 
 
-class LogSource(OffsetSource[E], Generic[E]):
+class LogSource(Located, OffsetSource[E], Generic[E]):
     """The events of a log, partition by partition. The offset is the log's own.
 
     `isolation="read-committed"` (the default) gives what transactions have committed; "read-uncommitted" also what is under
@@ -55,7 +56,7 @@ class LogSource(OffsetSource[E], Generic[E]):
         self.event = event
         self.max_events = max_events
         self.start = start
-        self.path = Path(path).absolute()
+        self.path = Path(path)
         self._isolation = isolation
         self._open: LogReader[E] | None = None
 
@@ -106,7 +107,7 @@ class LogSource(OffsetSource[E], Generic[E]):
         return Partitioning(settings.key, settings.groups, settings.partitions) if settings.key else None
 
 
-class LogSink(Sink[E], Generic[E]):
+class LogSink(Located, Sink[E], Generic[E]):
     """Appends to a log, which it creates: one transaction per checkpoint, over all partitions, with the ledger row in it.
 
     Readers that are read-committed see a checkpoint's events all at once, when it is committed.
@@ -118,7 +119,7 @@ class LogSink(Sink[E], Generic[E]):
     kind = SinkKind.TRANSACTIONAL
 
     def __init__(self, path: str | Path, key: str | tuple[str, ...] | None = None, partitions: int = 1) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(path)
         self._key = key
         self._partitions = partitions
         self._log: EventLog[E]

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamwork.components import Event, OffsetSource, OnError, Slice, Start
+from streamwork.components import Event, Located, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
 from streamwork.connectors.checked import checked_slice
@@ -33,7 +33,7 @@ class _Size(NamedTuple):
     rows: int
 
 
-class Parquet(OffsetSource[E], Generic[E]):
+class Parquet(Located, OffsetSource[E], Generic[E]):
     """The rows of Parquet files. Each file is a partition, the offset is the row's number in it.
 
     `path` is a file, a folder (every ``.parquet`` below it) or a pattern (``data/2026-*/*.parquet``). Files may be added
@@ -60,7 +60,7 @@ class Parquet(OffsetSource[E], Generic[E]):
         self.event = event
         self.max_events = max_events
         self.start = start
-        self.path = Path(path).absolute()
+        self.path = Path(path)
         self.on_error = check_on_error(on_error)
         self._files: dict[str, Path] = {}  # every partition ever seen: one that vanishes is asked about, not forgotten
         self._sizes: dict[str, _Size] = {}  # so that an idle job does not open every file again and again

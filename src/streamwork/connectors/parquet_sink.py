@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import Event, LedgerEntry, LedgerRow, Position, Sink, SinkKind
+from streamwork.components import Event, LedgerEntry, LedgerRow, Located, Position, Sink, SinkKind
 from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
 from streamwork.connectors.folders import Folders
@@ -55,7 +55,7 @@ class _Ledger(msgspec.Struct, frozen=True):
     manifest_sha256: str
 
 
-class ParquetSink(Sink[E], Generic[E]):
+class ParquetSink(Located, Sink[E], Generic[E]):
     """Adds events to a folder of Parquet files, which it creates; read it as ``FOLDER/epoch=*/*.parquet``.
 
     The folder must be on a file system that renames folders atomically: a disk, not an object store.
@@ -69,7 +69,7 @@ class ParquetSink(Sink[E], Generic[E]):
     kind = SinkKind.TRANSACTIONAL
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).absolute()
+        self.path = Path(folder)
         self._folders = Folders()
         self._schema: pa.Schema = None
         self._mine: Path | None = None  # the staging folder of this driver
@@ -88,17 +88,17 @@ class ParquetSink(Sink[E], Generic[E]):
 
     def open(self, event: type[E]) -> None:
         self.check(event)
-        if not self.folder.parent.is_dir():
+        if not self.path.parent.is_dir():
             raise WrongUse(
-                "SW-SINK-PATH", f"the folder of {self.folder} is not there", "create it, or correct the path in the job"
+                "SW-SINK-PATH", f"the folder of {self.path} is not there", "create it, or correct the path in the job"
             )
         self._schema = arrow_schema(event)
         with self._failing():
-            self._have(self.folder)
+            self._have(self.path)
             self._have(self._staging)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        folder, token = self.folder / "epoch=0", secrets.token_hex(8)
+        folder, token = self.path / "epoch=0", secrets.token_hex(8)
         with self._failing():
             self._have(folder)
             hidden = folder / f".part-{token}"
@@ -163,7 +163,7 @@ class ParquetSink(Sink[E], Generic[E]):
                 self._apply(self._mine, entry.epoch, ledger, staged)
 
     def _apply(self, mine: Path, epoch: int, ledger: _Ledger, staged: Iterator[pa.RecordBatch]) -> None:
-        made, target = mine / f"epoch={epoch}", self.folder / f"epoch={epoch}"
+        made, target = mine / f"epoch={epoch}", self.path / f"epoch={epoch}"
         self._folders.remove(made)  # of a try that failed
         with self._mine_only(mine):
             self._folders.make(made)  # 2
@@ -175,13 +175,13 @@ class ParquetSink(Sink[E], Generic[E]):
             self._folders.write(made / LEDGER, msgspec.json.encode(ledger, order="sorted"))
             self._folders.sync(made)
             self._folders.rename(made, target)  # 3
-        self._folders.sync(self.folder)
+        self._folders.sync(self.path)
         with suppress(FileNotFoundError):  # a successor may have renamed it meanwhile
             self._folders.sync(mine)
 
     def _adopt(self, mine: Path, newest: int, ledger: _Ledger) -> None:
         """The rows are there: the newest folder's ledger row names another manifest from now on."""
-        made, folder = mine / f"adopt-{secrets.token_hex(4)}.json", self.folder / f"epoch={newest}"
+        made, folder = mine / f"adopt-{secrets.token_hex(4)}.json", self.path / f"epoch={newest}"
         with self._mine_only(mine):
             self._folders.write(made, msgspec.json.encode(ledger, order="sorted"))
             self._folders.rename(made, folder / LEDGER)
@@ -208,7 +208,7 @@ class ParquetSink(Sink[E], Generic[E]):
 
     @property
     def _staging(self) -> Path:
-        return self.folder / "_staging"
+        return self.path / "_staging"
 
     def _fences(self) -> list[int]:
         found = (_STAGED.fullmatch(name) for name in self._folders.names(self._staging))
@@ -224,18 +224,18 @@ class ParquetSink(Sink[E], Generic[E]):
         self._folders.rename(self._staging / name, self._staging / f"dead-{name}")
 
     def _own(self, mine: Path, uid: str, sink_id: str) -> None:
-        owner, path = _Owner(uid, sink_id), self.folder / "_owner.json"
+        owner, path = _Owner(uid, sink_id), self.path / "_owner.json"
         try:
             draft = mine / "owner.json"
             self._folders.write(draft, msgspec.json.encode(owner))
             self._folders.create(draft, path)
-            self._folders.sync(self.folder)
+            self._folders.sync(self.path)
         except FileExistsError:
             found = msgspec.json.decode(path.read_bytes(), type=_Owner)
             if found != owner:
                 raise Refused(
                     "SW-SINK-OWNED",
-                    f"folder {self.folder} belongs to sink {found.sink!r} of "
+                    f"folder {self.path} belongs to sink {found.sink!r} of "
                     + ("this very job" if found.uid == uid else f"a job with another folder (uid {found.uid})"),
                     "run with the --root that it was filled from, and the sink's old id; or write to another folder; or, to "
                     "begin anew, remove this one",
@@ -244,11 +244,11 @@ class ParquetSink(Sink[E], Generic[E]):
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def _newest(self) -> int | None:
-        found = (_EPOCH.fullmatch(name) for name in self._folders.names(self.folder))
+        found = (_EPOCH.fullmatch(name) for name in self._folders.names(self.path))
         return max((int(match[1]) for match in found if match), default=None)
 
     def _read(self, epoch: int) -> _Ledger:
-        path = self.folder / f"epoch={epoch}" / LEDGER
+        path = self.path / f"epoch={epoch}" / LEDGER
         try:
             return msgspec.json.decode(path.read_bytes(), type=_Ledger)
         except (FileNotFoundError, msgspec.DecodeError) as error:
@@ -273,7 +273,7 @@ class ParquetSink(Sink[E], Generic[E]):
         except OSError as error:
             raise JobFailed(
                 "SW-SINK-FAILED",
-                f"{self.folder}: {error}",
+                f"{self.path}: {error}",
                 "mend the disk (is it full? may it be written to?) and start again: nothing is lost",
             ) from error
 

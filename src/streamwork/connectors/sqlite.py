@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamwork.components import Event, LedgerEntry, RowsRejected
+from streamwork.components import Event, LedgerEntry, Located, RowsRejected
 from streamwork.components.expression import Expression
 from streamwork.connectors.pieces import newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
@@ -24,7 +24,7 @@ from streamwork.errors import JobFailed, WrongUse
 E = TypeVar("E", bound=Event)
 
 
-class SqliteSink(SqlSink[E], Generic[E]):
+class SqliteSink(Located, SqlSink[E], Generic[E]):
     """Writes events to a table, which it creates. With `key` a row replaces the one of the same key; without, rows
     are added. With `delete`, a condition on fields, a row for which it is true removes the one of its key.
 
@@ -46,7 +46,7 @@ class SqliteSink(SqlSink[E], Generic[E]):
         delete: Expression | None = None,
     ) -> None:
         super().__init__(table, key, delete)
-        self.path = Path(path).absolute()
+        self.path = Path(path)
         self._connection: sqlite3.Connection | None = None
 
     def look(self, uid: str, sink_id: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from streamwork.components import (
@@ -14,6 +16,7 @@ from streamwork.components import (
     Grouping,
     Key,
     KeyedOperator,
+    Located,
     Observer,
     OffsetSource,
     Operator,
@@ -41,7 +44,11 @@ from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
 
 
 class Job:
-    """A job under construction. Mistakes are refused at the line that makes them; `graph()` freezes the whole."""
+    """A job under construction. Mistakes are refused at the line that makes them; `graph()` freezes the whole.
+
+    `home` is the folder of the job file: relative paths of sources and sinks, and the default root, are found there. It is
+    the folder of the file that calls `Job(...)`, unless the job is started through another file.
+    """
 
     runner: ClassVar[Callable[..., Any] | None] = None
     """What `run` calls. The package's top level puts it here, because a job knows nothing of the hosts above it."""
@@ -80,6 +87,7 @@ class Job:
             retry_after=seconds(retry_after),
             ack_timeout=seconds(ack_timeout),
         )
+        self.home = _folder_of(sys._getframe(1).f_globals.get("__file__"))
         self._nodes: dict[str, Node] = {}
 
     def source(
@@ -107,7 +115,8 @@ class Job:
     def graph(self, settings: Settings | None = None) -> Graph:
         """The frozen, validated graph, with these settings or the job's own. Refuses semantics that cannot hold."""
         promise = (settings or self.settings).promise
-        return Graph(self.name, tuple(_resolved(node, promise) for node in self._nodes.values()), promise)
+        nodes = (_located(node, self.home) for node in self._nodes.values())
+        return Graph(self.name, tuple(_resolved(node, promise) for node in nodes), promise)
 
     def describe(self) -> str:
         """The job as text, one line per component."""
@@ -344,6 +353,16 @@ class Stream:
             return given
         named = getattr(function, "__name__", "<lambda>")
         return self.job._free_id(f"{self.id}-{kind if named.startswith('<') or function is None else slug(named)}"[:60])
+
+
+def _folder_of(file: str | None) -> Path:
+    """The folder of the file that makes a job; in an interactive session there is none."""
+    return Path(file).absolute().parent if file else Path.cwd()
+
+
+def _located(node: Node, home: Path) -> Node:
+    component = node.component
+    return replace(node, component=component.located(home)) if isinstance(component, Located) else node
 
 
 def _resolved(node: Node, promise: Promise) -> Node:

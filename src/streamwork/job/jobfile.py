@@ -40,10 +40,10 @@ def load_job(target: str) -> JobFile:
     module = import_file(path)
     jobs = {variable: value for variable, value in vars(module).items() if isinstance(value, Job)}
     if name in jobs:
-        return JobFile(jobs[name], path)
+        return _at_home(jobs[name], path)
     found = {id(job): variable for variable, job in jobs.items() if not name or name == job.name}
     if len(found) == 1:
-        return JobFile(jobs[next(iter(found.values()))], path)
+        return _at_home(jobs[next(iter(found.values()))], path)
     known = ", ".join(f"{variable} ({job.name})" for variable, job in jobs.items()) or "none"
     if not found:
         what = f"no job {name!r}" if name else "no job"
@@ -52,6 +52,11 @@ def load_job(target: str) -> JobFile:
         )
     ways = " or ".join(shlex.quote(f"{file}:{variable}") for variable in found.values())
     raise WrongUse("SW-JOBFILE-SEVERAL", f"{path} has several jobs: {known}", f"say which, by its variable: {ways}")
+
+
+def _at_home(job: Job, path: Path) -> JobFile:
+    job.home = path.parent
+    return JobFile(job, path)
 
 
 def import_file(path: Path) -> ModuleType:

@@ -45,7 +45,9 @@ def run_here(
         )
     main: str | None = getattr(sys.modules["__main__"], "__file__", None)
     named = _variable(job)
-    home = Path(main).absolute().parent if main else Path.cwd()
+    if main is not None and _is_script(main):
+        job.home = Path(main).absolute().parent
+    home = job.home
     target = f"{main}:{named}" if _several() else f"{main}"
     folder = None
     if Mode(mode).on_spark:
@@ -77,6 +79,11 @@ def run_here(
         return run(job, options, watcher)
     finally:
         watcher.close()
+
+
+def _is_script(main: str) -> bool:
+    """True if the process was started as ``python FILE.py``. A program such as pytest is not the job's file."""
+    return getattr(sys.modules["__main__"], "__spec__", None) is None and main.endswith(".py")
 
 
 def _variable(job: Job) -> str:
