@@ -130,7 +130,7 @@ class Sink(ABC, Generic[E]):
         raise NotImplementedError
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
-        """The ledger row; None if there is none."""
+        """The ledger row; None if there is none. May be called before `open`, and makes nothing."""
         raise NotImplementedError
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:

@@ -28,6 +28,7 @@ from streamwork.connectors.checked import checked_slice
 from streamwork.connectors.pieces import gathered
 from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader, Policy
+from streamwork.log.settings import FILE as SETTINGS
 from streamwork.log.settings import Settings
 
 E = TypeVar("E", bound=Event)
@@ -153,7 +154,12 @@ class LogSink(Located, Sink[E], Generic[E]):
         self._log.register(uid, sink_id, fence)
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
-        return self._log.ledger(uid, sink_id)
+        if hasattr(self, "_log"):
+            return self._log.ledger(uid, sink_id)
+        if not (self.path / SETTINGS).exists():
+            return None
+        with LogReader[E](self.path) as log:
+            return log.ledger(uid, sink_id)
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._log.transaction(entry.uid, entry.sink, entry.fence) as transaction:

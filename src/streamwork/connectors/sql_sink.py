@@ -198,7 +198,7 @@ class SqlSink(Sink[E], Generic[E]):
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         with self._transaction() as db:
-            return self._row(db, uid, sink_id, lock="")
+            return self._row(db, uid, sink_id, lock="") if self._exists(db, "streamwork_ledger") else None
 
     def _row(self, db: Any, uid: str, sink_id: str, lock: str | None = None) -> LedgerRow | None:
         statement = "SELECT fence, position, manifest_sha256, mark FROM streamwork_ledger WHERE uid = ? AND sink = ?"

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamwork.components import Event, LedgerEntry, Located, RowsRejected
+from streamwork.components import Event, LedgerEntry, LedgerRow, Located, RowsRejected
 from streamwork.components.expression import Expression
 from streamwork.connectors.pieces import newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
@@ -52,6 +52,9 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
     def look(self, uid: str, sink_id: str) -> None:
         if self.path.exists():  # to connect would make it
             super().look(uid, sink_id)
+
+    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
+        return super().ledger(uid, sink_id) if self.path.exists() else None
 
     def open(self, event: type[E]) -> None:
         if not self.path.parent.is_dir():

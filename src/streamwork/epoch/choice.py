@@ -6,17 +6,21 @@
        at, can be brought to, or is ahead of. What a sink is ahead by is computed again and not written again; so this is only
        right where computing again gives the same.
 
+A sink without a written ledger row, although a completed manifest was committed to it, is lost: its target was removed,
+replaced, or is looked for elsewhere. It is refused (SW-SINK-LOST). Where a person asks for it (`refill`), the sink gets the
+staged outputs that are kept, from the oldest manifest on that leads to the chosen one without a gap.
+
 A manifest of fence f counts only up to the epoch where the next fence started: beyond it is what a driver went on to do
 after it had lost its job. Sinks are compared by position, never by number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamwork.components import LedgerRow, Position
-from streamwork.epoch.commit import wrong_ledger
+from streamwork.epoch.commit import lost, wrong_ledger
 from streamwork.epoch.fences import Start
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.position import reaches, same
@@ -35,6 +39,7 @@ class Choice:
     offers: tuple[tuple[str, Manifest], ...] = ()  # (sink, manifest), oldest first: the sink is behind
     rebases: tuple[str, ...] = ()  # sinks whose rows are all there, from a manifest that cannot be used
     ahead: tuple[tuple[str, Position], ...] = ()  # sinks that have more than `at`, and where they are
+    refills: tuple[str, ...] = ()  # sinks among the offers that were lost, and are filled again
     passed_over: tuple[tuple[int, str], ...] = ()  # newer epochs that cannot be built on, and why
 
 
@@ -47,7 +52,12 @@ class Shelf:
         starts: Mapping[int, Start],
         state_problem: Callable[[Manifest], str],
         staged_problem: Callable[[Manifest, str], str],
+        registered: Collection[str] = (),
+        refill: Collection[str] = (),
     ) -> None:
+        """`registered` are the sinks that the last start wrote its fence into; `refill` those that may be filled again."""
+        self._registered = registered
+        self._refill = refill
         self._starts = starts
         self._state_problem = state_problem
         self._staged_problem = staged_problem
@@ -86,11 +96,30 @@ class Shelf:
         older = [one for one in self.newest_first if one.age < manifest.age and self.is_completed(one)]
         return [manifest, *older]
 
+    def has_lost(self, sink: str, row: LedgerRow | None) -> bool:
+        """True if the sink had a ledger row that says more than the one that is there."""
+        if row is None and sink in self._registered:
+            return True
+        return sink in self._written and (row is None or row.position is None)
+
+    def refills(self, sink: str, row: LedgerRow | None) -> bool:
+        """True if the sink is lost, and may be filled again."""
+        return sink in self._refill and self.has_lost(sink, row)
+
+    def _kept(self, manifest: Manifest, sink: str) -> list[Manifest] | None:
+        """The manifests up to this one whose outputs for a sink are kept without a gap, oldest first; None without its own."""
+        path: list[Manifest] = []
+        for one in self.lineage(manifest):
+            if sink not in one.sinks or self._staged_problem(one, sink):
+                break
+            path.insert(0, one)
+        return path or None
+
     def way(self, manifest: Manifest, sink: str, row: LedgerRow | None) -> list[Manifest] | None:
         """The manifests to offer to a sink, oldest first, to bring it to `manifest`. None if there is no such way."""
         written = row is not None and row.position is not None
-        if not written and sink in self._written and sink not in manifest.sinks:
-            return None  # it has lost everything: filling it again is one thing, starting all over for its sake another
+        if self.has_lost(sink, row):
+            return self._kept(manifest, sink) if sink in self._refill else None
         path: list[Manifest] = []
         at = row.manifest_sha256 if row is not None else ""
         for one in self.lineage(manifest):
@@ -111,7 +140,9 @@ def choose(shelf: Shelf, ledgers: Ledgers, replayable: Callable[[Manifest, Posit
         found = _reach(shelf, manifest, ledgers)
         problem = found if isinstance(found, str) else shelf.problem(manifest)
         if not problem and not isinstance(found, str):
-            return Choice(manifest, shelf.is_completed(manifest), found, passed_over=_newer(manifest, passed_over))
+            refills = tuple(sink for sink, row in ledgers.items() if shelf.refills(sink, row))
+            newer = _newer(manifest, passed_over)
+            return Choice(manifest, shelf.is_completed(manifest), found, refills=refills, passed_over=newer)
         passed_over.append((manifest.epoch, problem))
     first: Refused | None = None
     for manifest in shelf.newest_first:
@@ -153,7 +184,7 @@ def _fall_back(
         if path is not None:
             offers += [(sink, one) for one in path]
         elif row is None or row.position is None:
-            raise wrong_ledger(sink, row, f"checkpoint {at.epoch} was written to it")
+            raise lost(sink, at.epoch)
         elif not reaches(row.position, at.positions):
             raise wrong_ledger(sink, row, f"checkpoint {at.epoch} is at {at.positions}, and what lies between is gone")
         elif why := replayable(at, row.position):
@@ -162,7 +193,8 @@ def _fall_back(
             rebases.append(sink)
         else:
             ahead.append((sink, row.position))
-    return Choice(at, True, tuple(offers), tuple(rebases), tuple(ahead), passed_over)
+    refills = tuple(sink for sink, row in ledgers.items() if shelf.refills(sink, row))
+    return Choice(at, True, tuple(offers), tuple(rebases), tuple(ahead), refills, passed_over)
 
 
 def _diverges(sink: str, at: Manifest, position: Position, why: str) -> Refused:

@@ -49,6 +49,18 @@ def settle(row: LedgerRow | None, entry: LedgerEntry) -> Verdict:
     return verdict
 
 
+def lost(sink: str, epoch: int) -> Refused:
+    """The error for a sink whose ledger row is gone."""
+    return Refused(
+        "SW-SINK-LOST",
+        f"sink {sink} has no ledger row of this job, although the job has written to it (it is at checkpoint {epoch}): the "
+        "target was removed or replaced, or the sink now has another path or address. A relative path is resolved against the "
+        "folder of the job file",
+        "bring the target back, or correct its path in the job; if it is lost for good, remove what is left of it and start "
+        f"once with --refill {sink}: that writes the output of the kept checkpoints again, not that of earlier ones",
+    )
+
+
 def wrong_ledger(sink: str, row: LedgerRow | None, but: str) -> Refused:
     at = "nothing" if row is None or row.position is None else str(row.position)
     return Refused(

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -111,9 +111,11 @@ class Driver:
         background: Background = at_once,
         overlap: bool | None = None,
         change_semantics: bool = False,
+        refill: Collection[str] = (),
     ) -> None:
         """`depth` is how many epochs may be under way at a time; `background` is where snapshots are made. With `overlap` an
-        epoch is computed while the sinks commit the one before it; None: where the host can.
+        epoch is computed while the sinks commit the one before it; None: where the host can. `refill` names sinks that are
+        filled again, with what is kept, if they are lost.
         """
         self.graph = graph
         self.at: Manifest
@@ -127,7 +129,7 @@ class Driver:
         self._listener = listener
         self._take_over = take_over
         self._sinks = Sinks(graph, store)
-        self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence, change_semantics)
+        self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence, change_semantics, refill)
         steady = SteadyClock(clock)
         self._undone = Undone(
             graph, self._layout, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000)
@@ -160,6 +162,8 @@ class Driver:
             self._recovery.look(identity)  # 1
         self.fences.wait(self._settings.lease, self._take_over)  # 2
         self._sinks.look("" if identity is None else identity.uid)
+        if identity is not None and started:
+            self._recovery.look_at_sinks(identity)
         self._sinks.open()
         if identity is None:
             identity = self._store.create(self.graph, self._new_uid(), self._settings.groups, self._clock)

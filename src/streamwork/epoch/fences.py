@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -58,6 +58,7 @@ class Start(msgspec.Struct, frozen=True):
     semantics: str = "exactly-once"  # of the job from here on
     tracking: str = ""
     seal: str = ""
+    sinks: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # that have a ledger row from here on; left out if none
 
 
 class Phase(Enum):
@@ -230,11 +231,12 @@ class Fences:
 
     # ---- what each start began with -------------------------------------------------------------------------------
 
-    def write_start(self, epoch: int, sha256: str, promise: Promise = EXACTLY_ONCE) -> None:
+    def write_start(self, epoch: int, sha256: str, promise: Promise = EXACTLY_ONCE, sinks: Sequence[str] = ()) -> None:
         """Recovery is finished: from here on, manifests of lower fences beyond `epoch` count for nothing."""
         assert self.mine is not None, "claim comes first"
         tracking = "" if promise.tracking is None else promise.tracking.value
-        start = Start(self.mine.fence, epoch, sha256, promise.semantics.value, tracking)
+        registered = tuple(sinks) or msgspec.UNSET
+        start = Start(self.mine.fence, epoch, sha256, promise.semantics.value, tracking, sinks=registered)
         self._disk.create(self._path(self.mine.fence, START), to_bytes(start))
 
     def has_started(self) -> bool:
@@ -245,6 +247,12 @@ class Fences:
         """What the last start promised; None if there was none."""
         starts = self.starts()
         return Promise.of(last.semantics, last.tracking or None) if starts and (last := starts[max(starts)]) else None
+
+    def registered(self) -> tuple[str, ...]:
+        """The sinks that the last start wrote its fence into."""
+        starts = self.starts()
+        sinks = starts[max(starts)].sinks if starts else msgspec.UNSET
+        return () if isinstance(sinks, msgspec.UnsetType) else sinks
 
     def starts(self) -> dict[int, Start]:
         """Fence -> what it started from. One that cannot be read is refused: guessing could bring dead manifests back."""

@@ -21,7 +21,7 @@ What a crash leaves, and what the next start does with it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamwork.components import Position
@@ -29,6 +29,7 @@ from streamwork.delivery import INBOX, DeadLetters
 from streamwork.engine.instance import row_format
 from streamwork.epoch.catch_up import Route, route
 from streamwork.epoch.choice import Choice, Shelf, choose, none_good
+from streamwork.epoch.commit import lost
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.position import furthest, reaches, same
@@ -71,6 +72,7 @@ class Recovery:
         sinks: Sinks,
         accept_divergence: bool,
         change_semantics: bool = False,
+        refill: Collection[str] = (),
     ) -> None:
         self._graph = graph
         self._store = store
@@ -78,6 +80,7 @@ class Recovery:
         self._sinks = sinks
         self._accept_divergence = accept_divergence
         self._change_semantics = change_semantics
+        self._refill = refill
         self._verifier = Verifier(store)
         self._outdated: dict[
             str, Position
@@ -94,6 +97,13 @@ class Recovery:
         before = self._fences.promise()
         if before is not None and before != self._graph.promise and not self._change_semantics:
             raise _changed(before, self._graph.promise)
+
+    def look_at_sinks(self, identity: Identity) -> None:
+        """Before anything is made: refuse a sink that has lost its ledger row. `read` asks again, when no older driver writes."""
+        shelf = self._shelf(identity)
+        for name, row in self._sinks.ledgers(identity.uid).items():
+            if shelf.has_lost(name, row) and name not in self._refill:
+                raise lost(name, max((m.epoch for m in shelf.newest_first), default=0))
 
     def read(self, identity: Identity, fence: int) -> Choice:
         """5. What to build on."""
@@ -114,9 +124,11 @@ class Recovery:
     def finish(self, choice: Choice, fence: int, tell: Callable[[Step, Manifest], None]) -> Recovered:
         """6 to 8."""
         deterministic = self._graph.deterministic or bool(choice.ahead) or bool(choice.rebases)
+        empty = set(choice.refills)
         for name, manifest in choice.offers:
             parent = next((m for m in self._known.lineage(manifest) if m.epoch != manifest.epoch), None)
-            self._sinks.offer(name, manifest, parent, deterministic)
+            self._sinks.offer(name, manifest, parent, deterministic, refill=name in empty)
+            empty.discard(name)
             tell(Step.COMMIT, manifest)
         for name in choice.rebases:
             self._sinks.rebase(name, choice.at)
@@ -132,7 +144,7 @@ class Recovery:
         elif not choice.completed or choice.at.epoch not in self._store.completed():
             self._store.write_completed(choice.at)
             tell(Step.COMPLETE, choice.at)
-        self._fences.write_start(choice.at.epoch, choice.at.sha256, self._graph.promise)
+        self._fences.write_start(choice.at.epoch, choice.at.sha256, self._graph.promise, self._sinks.registered)
         tell(Step.READY, choice.at)
         way = route(choice.at, [position for _, position in choice.ahead], self._plans()) if choice.ahead else Route()
         line = self._known.line(choice.at)
@@ -192,7 +204,14 @@ class Recovery:
 
     def _shelf(self, identity: Identity) -> Shelf:
         self._stored = [_of_this_job(stored, identity) for stored in self._store.stored()]
-        return Shelf(self._stored, self._fences.starts(), self._verifier.state_problem, self._verifier.staged_problem)
+        return Shelf(
+            self._stored,
+            self._fences.starts(),
+            self._verifier.state_problem,
+            self._verifier.staged_problem,
+            self._fences.registered(),
+            self._refill,
+        )
 
     def _chains(self, manifest: Manifest) -> Chains:
         return {
@@ -235,8 +254,12 @@ class Recovery:
         damaged = self._verifier.problems(choice.at)
         lines += [f"{problem.what}; checkpoint {choice.at.epoch} can do without it" for problem in damaged]
         if choice.completed:
-            behind = list(dict.fromkeys(name for name, _ in choice.offers))
+            behind = list(dict.fromkeys(name for name, _ in choice.offers if name not in choice.refills))
             lines += [f"sink {name} was behind and has been given the rows that it lacked" for name in behind]
+        for name in choice.refills:
+            first = next(manifest for sink, manifest in choice.offers if sink == name)
+            whole = "that is all" if first.sinks[name].first else "rows of earlier checkpoints are not in it"
+            lines.append(f"sink {name} was lost and has been given its rows from checkpoint {first.epoch} on; {whole}")
         lines += [
             f"fell back to checkpoint {choice.at.epoch}; sink {name} is ahead of it, at {position}: up to there events are "
             "computed again, and not written again"

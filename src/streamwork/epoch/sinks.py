@@ -42,6 +42,11 @@ class Sinks:
         """The sinks that checkpoints are committed to; under other semantics than exactly-once the instances write."""
         return list(self._sinks) if self._graph.promise.exactly_once else []
 
+    @property
+    def registered(self) -> list[str]:
+        """The sinks that have a ledger row once they are registered."""
+        return list(self._ledgered)
+
     def look(self, uid: str) -> None:
         """Refuse targets that are not this job's, before anything is made; `uid` is empty if the job is new."""
         for name, sink in self._ledgered.items():
@@ -64,8 +69,11 @@ class Sinks:
                 sink.open_previews()
             tell(name)
 
-    def offer(self, name: str, manifest: Manifest, parent: Manifest | None, deterministic: bool) -> None:
-        """Offer what a manifest staged for one sink; the ledger decides (`epoch.commit`).
+    def offer(
+        self, name: str, manifest: Manifest, parent: Manifest | None, deterministic: bool, refill: bool = False
+    ) -> None:
+        """Offer what a manifest staged for one sink; the ledger decides (`epoch.commit`). With `refill` it is the first that the
+        sink is given again.
 
         Without its parent, which may be gone, the sink must be where the parent left it: its row names it.
         """
@@ -85,7 +93,7 @@ class Sinks:
             parent_sha256=manifest.parent_sha256,
             manifest_sha256=manifest.sha256,
             deterministic=deterministic,
-            first=manifest.sinks[name].first,
+            first=refill or manifest.sinks[name].first,
         )
         try:
             self._commit(name, entry, self.staged(manifest, name))

@@ -93,6 +93,12 @@ def cli() -> None:
     help="Catch up although a sink may then have other rows than the state tells of.",
 )
 @click.option(
+    "--refill",
+    multiple=True,
+    metavar="SINK",
+    help="If this sink's target is lost, write the output of the kept checkpoints again. For several, say it again.",
+)
+@click.option(
     "--no-restart", is_flag=True, help="A failure ends the run; otherwise the job is started again a few times."
 )
 @click.option(
@@ -128,6 +134,7 @@ def run_command(
     tracking: str | None,
     change_semantics: bool,
     accept_divergence: bool,
+    refill: tuple[str, ...],
     no_restart: bool,
     on_error: tuple[str, ...],
     metrics: str | None,
@@ -154,6 +161,7 @@ def run_command(
         restart=not no_restart,
         take_over=take_over,
         accept_divergence=accept_divergence,
+        refill=refill,
         semantics=semantics,
         tracking=tracking,
         change_semantics=change_semantics,

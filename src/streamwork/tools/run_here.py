@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from streamwork.errors import WrongUse
@@ -28,6 +28,7 @@ def run_here(
     tracking: str | None = None,
     change_semantics: bool = False,
     on_error: dict[str, str] | None = None,
+    refill: Sequence[str] = (),
     master: str = DEFAULT_MASTER,
     spark_log: bool = False,
     watcher: Watcher | None = None,
@@ -66,6 +67,7 @@ def run_here(
         semantics=semantics,
         tracking=tracking,
         change_semantics=change_semantics,
+        refill=tuple(refill),
         spark_log=spark_log,
         module_folder=folder,
         on_error=on_error or {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
@@ -16,11 +17,11 @@ from streamwork.epoch.control import Control, Kind, Request
 from streamwork.epoch.doubt import InDoubt
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import History
-from streamwork.errors import StreamworkError
+from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.hosts.spark_life import spark_gone
-from streamwork.job import Job, Settings
+from streamwork.job import Graph, Job, Settings
 from streamwork.tools.backfill import MARK, everything, with_ways_out
 from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.hosting import Host, on_spark
@@ -67,6 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     semantics: str | None = None
     tracking: str | None = None
     change_semantics: bool = False
+    refill: tuple[str, ...] = ()  # sinks that may be filled again if their target is lost
     spark_log: bool = False
     module_folder: Path | None = None
     on_error: dict[str, str] = {}  # component -> what becomes of events that it cannot do, in this run
@@ -206,6 +208,7 @@ class Lives:
         self.driver: Driver | None = None
         self._fences: Fences | None = None  # of the last one that got as far as to take the job
         graph = with_on_error(job.graph(self.settings), options.on_error)
+        _check_refill(graph, options.refill)
         self._graph = everything(graph) if options.mode is Mode.BATCH else graph
         self._host: Host | None = None  # while a driver runs
         self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
@@ -261,6 +264,7 @@ class Lives:
             accept_divergence=self._options.accept_divergence,
             background=self._background.submit,
             change_semantics=self._options.change_semantics,
+            refill=self._options.refill,
         )
         driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.tell, silent, self._stop.sleep
         try:
@@ -392,6 +396,17 @@ class Lives:
     def tell(self, line: str) -> None:
         if self._watcher is not None:
             self._watcher.on_note(line)
+
+
+def _check_refill(graph: Graph, names: Sequence[str]) -> None:
+    known = [node.id for node in graph.sinks]
+    for name in names:
+        if name not in known:
+            raise WrongUse(
+                "SW-USAGE",
+                f"--refill names {name!r}, which is not a sink of job {graph.job}",
+                f"use one of: {', '.join(known)}",
+            )
 
 
 def _close(driver: Driver, host: Host) -> None:
