@@ -25,6 +25,8 @@ def lose(kit: Kit, how: str) -> None:
         if how == "target":
             for table in ("seen", "streamwork_ledger", "streamwork_owners"):
                 kit.execute(f"DROP TABLE {table}")
+        elif how == "table":
+            kit.execute("DROP TABLE seen")
         else:
             kit.execute("DELETE FROM streamwork_ledger")
     elif isinstance(kit, RedisKit):
@@ -97,6 +99,13 @@ def test_a_lost_target_is_refused(kit: Kit, checkpoints: int) -> None:
 def test_a_lost_ledger_row_is_refused(kit: Kit, checkpoints: int) -> None:
     world = lost_is_refused(kit, "row", checkpoints)
     assert kit.rows() == kit.expected(world.events[:-1]), "not a row more"
+
+
+@pytest.mark.parametrize("kit", ["sqlite", "sqlite-upsert", "postgres", "postgres-upsert"], indirect=True)
+def test_a_dropped_table_is_refused_although_its_ledger_row_is_there(kit: Kit) -> None:
+    world = lost_is_refused(kit, "table", 1)
+    world.run(refill=["out"])
+    assert kit.rows() == kit.expected(world.events)
 
 
 @pytest.mark.parametrize("kit", ["sqlite", "postgres", "redis", "parquet", "log"], indirect=True)

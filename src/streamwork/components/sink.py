@@ -148,14 +148,14 @@ class Sink(ABC, Generic[E]):
         """
         return ""
 
-    def open_previews(self) -> None:
+    def open_previews(self, uid: str, sink_id: str) -> None:
         """Make the place ready where previews are shown, and what people read them through. Called on the driver, when the sink is
-        registered; only if it is to preview.
+        registered; only if it is to preview. Refuses a place that the sink has not made.
         """
 
     def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
         """Show these rows at once, beside those that are committed. Readers who want them read a view over both, in which only
-        the previews of the registered fence count.
+        the previews of the registered fence count, and only those of checkpoints that are neither committed nor withdrawn.
         """
         raise NotImplementedError
 

@@ -2,9 +2,16 @@
 
 Beside the target table TABLE:
     streamwork_ledger    one row per (uid, sink id): how far the sink has come, and whose it is now
-    streamwork_owners    which sink of which job fills a table
+    streamwork_owners    which sink of which job fills a table, and which made a preview
     TABLE__preview       rows of checkpoints that are still open, labelled; there if the sink previews
     TABLE__dirty         a view over both, for those who would rather see too much than late
+
+A table or view with the name of a preview that the sink has not made is a person's own: it is never changed. The sink's own
+are recorded in streamwork_owners, and have the columns of a preview.
+
+Previews may come late, from a task that lags behind: of a checkpoint that is committed, or was abandoned. The `mark` of the
+ledger row is the newest checkpoint of the registered driver that is over. A preview up to it is not added; one that was on its
+way when the mark was set is not shown by the view, and is removed with the next checkpoint.
 
 A database is a subclass. It gives transactions, which hold the ledger row they have read until they end, and bulk writes.
 """
@@ -33,12 +40,13 @@ from streamwork.components.expression import Expression
 from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
 from streamwork.connectors.keyed import Deletes, check_key
-from streamwork.connectors.sql_views import DELETED, dirty_view, preview_table
+from streamwork.connectors.sql_views import DELETED, LABELS, dirty_view, preview_table
 from streamwork.epoch.commit import Verdict
 from streamwork.errors import Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
 LOCK_SECONDS = 30.0
+BESIDE = " (preview)"  # behind the sink's id in the record of what it has made beside its target; no id has a space
 Names = str | Sequence[str]
 _LEDGER = (
     "CREATE TABLE streamwork_ledger (uid TEXT NOT NULL, sink TEXT NOT NULL, position TEXT, fence BIGINT NOT NULL, "
@@ -62,6 +70,7 @@ class SqlSink(Sink[E], Generic[E]):
         self._deletes = Deletes(delete, self._key)
         self._schema: pa.Schema = None
         self._has_preview = False  # once seen, it stays
+        self._fence = 0  # as registered by this driver
         self._shows_previews = False  # True if table and view are known to fit
 
     # ---- what each database does in its own way ----------------------------------------------------------------------
@@ -127,6 +136,7 @@ class SqlSink(Sink[E], Generic[E]):
                     self._execute(db, statement)
             if not self._exists(db, self.table):
                 self._create(db, self.table, ["PRIMARY KEY ({key})"] if self._key else [], key=self._key)
+                self._forget_ledger(db)
             if misfit := self._misfit(db):
                 raise Refused(
                     "SW-SINK-SCHEMA",
@@ -134,6 +144,12 @@ class SqlSink(Sink[E], Generic[E]):
                     f"{', '.join(self._schema.names)} (key: {', '.join(self._key) or 'none'})",
                     "write to another table, or change this one to fit",
                 )
+
+    def _forget_ledger(self, db: Any) -> None:
+        """The table is new: a ledger row about one that was dropped says nothing about it."""
+        owner = "SELECT uid, sink FROM streamwork_owners WHERE target = ?"
+        if (found := self._execute(db, owner, (self._target,)).fetchone()) is not None:
+            self._execute(db, "DELETE FROM streamwork_ledger WHERE uid = ? AND sink = ?", tuple(found))
 
     def _create(self, db: Any, table: str, more: Sequence[str] = (), **names: Names) -> None:
         """A table with the event's columns and some more."""
@@ -144,9 +160,13 @@ class SqlSink(Sink[E], Generic[E]):
 
     # ---- owner and ledger --------------------------------------------------------------------------------------------
 
+    def _known_as(self, name: str) -> str:
+        """The name of a table as the records have it."""
+        return name
+
     @property
     def _target(self) -> str:
-        return self.table
+        return self._known_as(self.table)
 
     def _check_owner(self, db: Any, uid: str, sink_id: str) -> None:
         owner = self._execute(
@@ -191,14 +211,15 @@ class SqlSink(Sink[E], Generic[E]):
             assert row is not None
             if row.fence > fence:
                 raise fenced(sink_id, row.fence, fence)
-            self._execute(
-                db, "UPDATE streamwork_ledger SET fence = ? WHERE uid = ? AND sink = ?", (fence, uid, sink_id)
-            )
-            self._remove_previews(db)
+            change = "UPDATE streamwork_ledger SET fence = ?, mark = '' WHERE uid = ? AND sink = ?"
+            self._execute(db, change, (fence, uid, sink_id))
+            self._remove_previews(db, uid, sink_id)
+        self._fence = fence
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         with self._transaction() as db:
-            return self._row(db, uid, sink_id, lock="") if self._exists(db, "streamwork_ledger") else None
+            there = self._exists(db, "streamwork_ledger") and self._exists(db, self.table)
+            return self._row(db, uid, sink_id, lock="") if there else None
 
     def _row(self, db: Any, uid: str, sink_id: str, lock: str | None = None) -> LedgerRow | None:
         statement = "SELECT fence, position, manifest_sha256, mark FROM streamwork_ledger WHERE uid = ? AND sink = ?"
@@ -235,7 +256,7 @@ class SqlSink(Sink[E], Generic[E]):
             self._advance(db, entry, entry.end)
         elif verdict is Verdict.ADOPT:
             self._advance(db, entry, None)
-        self._remove_previews(db, entry.epoch)
+        self._end_previews(db, entry.uid, entry.sink, entry.epoch)
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
         try:
@@ -259,7 +280,7 @@ class SqlSink(Sink[E], Generic[E]):
 
     def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
         """Rows that the database would refuse are not shown: what becomes of them is decided by the commit."""
-        self.open_previews()
+        self.open_previews(label.uid, label.sink)
         columns = {
             f"__{name}": pa.array([value] * batch.num_rows) for name, value in msgspec.structs.asdict(label).items()
         }
@@ -271,7 +292,8 @@ class SqlSink(Sink[E], Generic[E]):
                 row = self._row(db, label.uid, label.sink, lock="")
                 if row is not None and row.fence > label.fence:
                     raise fenced(label.sink, row.fence, label.fence)
-                self._add(db, self._preview, labelled)
+                if row is None or not row.mark or label.epoch > int(row.mark):
+                    self._add(db, self._preview, labelled)
         except RowsRejected:
             half = batch.num_rows // 2
             for part in (batch.slice(0, half), batch.slice(half)) if half else ():
@@ -279,21 +301,51 @@ class SqlSink(Sink[E], Generic[E]):
 
     def withdraw(self, uid: str, sink_id: str, epoch: int) -> None:
         with self._transaction() as db:
-            self._remove_previews(db, epoch)
+            row = self._row(db, uid, sink_id)
+            if row is not None and row.fence == self._fence:
+                self._end_previews(db, uid, sink_id, epoch)
 
-    def _remove_previews(self, db: Any, epoch: int | None = None) -> None:
-        """Those up to an epoch, or all. A table has one owner, so they are his."""
-        self._has_preview = self._has_preview or self._exists(db, self._preview)
+    def _end_previews(self, db: Any, uid: str, sink_id: str, epoch: int) -> None:
+        """A checkpoint is over: its previews, and those before it, count no more."""
+        if self._remove_previews(db, uid, sink_id, epoch):
+            over = "UPDATE streamwork_ledger SET mark = ? WHERE uid = ? AND sink = ?"
+            self._execute(db, over, (str(epoch), uid, sink_id))
+
+    def _remove_previews(self, db: Any, uid: str, sink_id: str, epoch: int | None = None) -> bool:
+        """Those up to an epoch, or all. A table has one owner, so they are his. False if there is no place for previews."""
+        self._has_preview = self._has_preview or self._is_ours(db, self._preview, uid, sink_id)
         if self._has_preview:
             upto, values = (" WHERE __epoch <= ?", (epoch,)) if epoch is not None else ("", ())
             self._execute(db, "DELETE FROM {preview}" + upto, values, preview=self._preview)
+        return self._has_preview
 
-    def open_previews(self) -> None:
+    def _is_ours(self, db: Any, name: str, uid: str, sink_id: str) -> bool:
+        """True if the sink has made this table or view, and it still is what the sink has made."""
+        recorded = "SELECT 1 FROM streamwork_owners WHERE target = ? AND uid = ? AND sink = ?"
+        if self._execute(db, recorded, (self._known_as(name), uid, sink_id + BESIDE)).fetchone() is None:
+            return False
+        needed = set(LABELS if name == self._preview else ("__epoch", *self._key))
+        return self._exists(db, name) and needed <= set(self._columns_of(db, name))
+
+    def _record(self, db: Any, name: str, uid: str, sink_id: str) -> None:
+        self._execute(db, "DELETE FROM streamwork_owners WHERE target = ?", (self._known_as(name),))
+        made = "INSERT INTO streamwork_owners (target, uid, sink) VALUES (?, ?, ?)"
+        self._execute(db, made, (self._known_as(name), uid, sink_id + BESIDE))
+
+    def open_previews(self, uid: str, sink_id: str) -> None:
         if self._shows_previews:
             return
         labels, names = preview_table(self.numbered), self._schema.names
         with self._transaction() as db:
             self._alone(db)
+            for name in (self._preview, self._dirty):
+                if self._exists(db, name) and not self._is_ours(db, name, uid, sink_id):
+                    raise Refused(
+                        "SW-SINK-PREVIEW",
+                        f"{name} in {self._where} was not made by sink {sink_id!r}, which needs that name for its previews",
+                        "rename it; or write to another table; or give the sink isolation='read-committed'. If it was left "
+                        "behind by an earlier life of the job, drop it",
+                    )
             found = self._columns_of(db, self._preview) if self._exists(db, self._preview) else []
             if found and not {*names, DELETED} <= set(found):  # of an event as it was; nobody misses what is in it
                 self._execute(db, "DROP VIEW IF EXISTS {dirty}", dirty=self._dirty)
@@ -301,10 +353,12 @@ class SqlSink(Sink[E], Generic[E]):
                 found = []
             if not found:
                 self._create(db, self._preview, labels)
+                self._record(db, self._preview, uid, sink_id)
             if not self._exists(db, self._dirty):
                 view = {"dirty": self._dirty, "table": self.table, "preview": self._preview, "columns": names}
                 keys = {f"k{number}": name for number, name in enumerate(self._key)}
                 self._execute(db, dirty_view(len(keys)), **view, **keys)
+                self._record(db, self._dirty, uid, sink_id)
         self._has_preview = self._shows_previews = True
 
 

@@ -6,8 +6,10 @@ DELETED = "__deleted"  # the column of a preview that says: this row removes its
 
 _COUNTED = (
     "SELECT p.* FROM {preview} p JOIN streamwork_ledger l "
-    "ON l.uid = p.__uid AND l.sink = p.__sink AND l.fence = p.__fence"
+    "ON l.uid = p.__uid AND l.sink = p.__sink AND l.fence = p.__fence "
+    "WHERE CASE WHEN l.mark = '' THEN TRUE ELSE CAST(l.mark AS BIGINT) < p.__epoch END"
 )
+LABELS = ("__uid", "__sink", "__fence", "__epoch", "__row")
 
 
 def preview_table(numbered: str) -> list[str]:
@@ -17,7 +19,8 @@ def preview_table(numbered: str) -> list[str]:
 
 
 def dirty_view(keys: int) -> str:
-    """Committed rows and previews of the registered fence. `__epoch` is the checkpoint that a row waits for; NULL: committed.
+    """Committed rows, and previews of the registered fence of checkpoints beyond `mark`: those up to it are over. `__epoch` is
+    the checkpoint that a row waits for; NULL: committed.
 
     With a key, a preview stands in for the committed row, and the newest one for those before it. If that one is a delete, the
     key is not shown at all.

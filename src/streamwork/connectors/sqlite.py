@@ -80,8 +80,17 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
             if self._deletes:
                 self._change(db, batch)
             else:
-                verb = "INSERT OR REPLACE" if self._key else "INSERT"
-                self._insert(db, verb, self.table, batch.schema.names, self._rows(batch))
+                self._insert(db, self.table, batch.schema.names, self._rows(batch), self._or_update)
+
+    @property
+    def _or_update(self) -> str:
+        """What makes an INSERT replace the row of the same key, and no other: INSERT OR REPLACE would also remove rows of other
+        keys that clash in another unique index. The key is set, too: the table may hold different spellings to be the same.
+        """
+        if not self._key:
+            return ""
+        change = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in self._schema.names)
+        return f" ON CONFLICT ({_quoted(self._key)}) DO UPDATE SET {change}"
 
     def _change(self, db: sqlite3.Connection, batch: pa.RecordBatch) -> None:
         """Replace and remove in the order of the rows: to a table of your own, keys that differ here may be the same (NOCASE)."""
@@ -94,10 +103,10 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
                 with _rejecting():
                     db.executemany(delete, (tuple(row[place] for place in places) for _, row in run))
             else:
-                self._insert(db, "INSERT OR REPLACE", self.table, names, (row for _, row in run))
+                self._insert(db, self.table, names, (row for _, row in run), self._or_update)
 
     def _add(self, db: sqlite3.Connection, table: str, batch: pa.RecordBatch) -> None:
-        self._insert(db, "INSERT", table, batch.schema.names, self._rows(batch))
+        self._insert(db, table, batch.schema.names, self._rows(batch))
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
         """SQLite makes NULL of NaN. Where None may be, that is documented; where it may not, nobody would expect it."""
@@ -109,11 +118,11 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
 
     @staticmethod
     def _insert(
-        db: sqlite3.Connection, verb: str, table: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]
+        db: sqlite3.Connection, table: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]], more: str = ""
     ) -> None:
         marks = ", ".join("?" * len(names))
         with _rejecting():
-            db.executemany(f"{verb} INTO {_quoted(table)} ({_quoted(names)}) VALUES ({marks})", rows)
+            db.executemany(f"INSERT INTO {_quoted(table)} ({_quoted(names)}) VALUES ({marks}){more}", rows)
 
     def _execute(
         self, db: sqlite3.Connection, statement: str, values: Sequence[Any] = (), **names: Names
@@ -146,9 +155,8 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
     def _where(self) -> str:
         return str(self.path)
 
-    @property
-    def _target(self) -> str:
-        return self.table.lower()  # SQLite does not tell case apart
+    def _known_as(self, name: str) -> str:
+        return name.lower()  # SQLite does not tell case apart
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

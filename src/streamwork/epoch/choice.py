@@ -6,9 +6,9 @@
        at, can be brought to, or is ahead of. What a sink is ahead by is computed again and not written again; so this is only
        right where computing again gives the same.
 
-A sink without a written ledger row, although a completed manifest was committed to it, is lost: its target was removed,
-replaced, or is looked for elsewhere. It is refused (SW-SINK-LOST). Where a person asks for it (`refill`), the sink gets the
-staged outputs that are kept, from the oldest manifest on that leads to the chosen one without a gap.
+A sink without a ledger row, although it was registered or a completed manifest was committed to it, is lost: its target was
+removed, replaced, or is looked for elsewhere. It is refused (SW-SINK-LOST). Where a person asks for it (`refill`), the sink
+gets the staged outputs that are kept, from the oldest manifest on that leads to the chosen one without a gap.
 
 A manifest of fence f counts only up to the epoch where the next fence started: beyond it is what a driver went on to do
 after it had lost its job. Sinks are compared by position, never by number.
@@ -97,14 +97,12 @@ class Shelf:
         return [manifest, *older]
 
     def has_lost(self, sink: str, row: LedgerRow | None) -> bool:
-        """True if the sink had a ledger row that says more than the one that is there."""
-        if row is None and sink in self._registered:
-            return True
-        return sink in self._written and (row is None or row.position is None)
+        """True if the sink had a ledger row, and has none. (One that was never written is a sink that was rolled back.)"""
+        return row is None and (sink in self._registered or sink in self._written)
 
     def refills(self, sink: str, row: LedgerRow | None) -> bool:
-        """True if the sink is lost, and may be filled again."""
-        return sink in self._refill and self.has_lost(sink, row)
+        """True if the sink may be filled again, and lacks what was written to it. It is registered by now."""
+        return sink in self._refill and sink in self._written and (row is None or row.position is None)
 
     def _kept(self, manifest: Manifest, sink: str) -> list[Manifest] | None:
         """The manifests up to this one whose outputs for a sink are kept without a gap, oldest first; None without its own."""
@@ -119,7 +117,11 @@ class Shelf:
         """The manifests to offer to a sink, oldest first, to bring it to `manifest`. None if there is no such way."""
         written = row is not None and row.position is not None
         if self.has_lost(sink, row):
-            return self._kept(manifest, sink) if sink in self._refill else None
+            return None
+        if self.refills(sink, row):
+            return self._kept(manifest, sink)
+        if not written and sink in self._written and sink not in manifest.sinks:
+            return None  # it has lost everything: filling it again is one thing, starting all over for its sake another
         path: list[Manifest] = []
         at = row.manifest_sha256 if row is not None else ""
         for one in self.lineage(manifest):
@@ -184,7 +186,11 @@ def _fall_back(
         if path is not None:
             offers += [(sink, one) for one in path]
         elif row is None or row.position is None:
-            raise lost(sink, at.epoch)
+            raise (
+                lost(sink, at.epoch)
+                if row is None
+                else wrong_ledger(sink, row, f"checkpoint {at.epoch} was written to it")
+            )
         elif not reaches(row.position, at.positions):
             raise wrong_ledger(sink, row, f"checkpoint {at.epoch} is at {at.positions}, and what lies between is gone")
         elif why := replayable(at, row.position):

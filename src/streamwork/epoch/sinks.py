@@ -66,7 +66,7 @@ class Sinks:
         for name, sink in self._ledgered.items():
             sink.register(uid, name, fence)
             if name in self._previewed:
-                sink.open_previews()
+                sink.open_previews(uid, name)
             tell(name)
 
     def offer(

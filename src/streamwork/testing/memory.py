@@ -20,6 +20,7 @@ class Table:
         self.rows: list[Any] = []
         self.ledger: LedgerRow | None = None
         self.previews: list[tuple[PreviewLabel, list[Any]]] = []
+        self.over = 0  # the newest checkpoint of the registered driver that is committed or withdrawn
 
 
 class MemorySink(Sink[Any]):
@@ -44,14 +45,17 @@ class MemorySink(Sink[Any]):
             raise fenced(sink_id, row.fence, fence)
         self._table.ledger = LedgerRow(fence, row.position, row.manifest_sha256)
         self._table.previews.clear()
+        self._table.over = 0
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         return self._table.ledger
 
     def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
-        self._table.previews.append((label, to_structs(self._event, batch)))
+        if label.epoch > self._table.over:
+            self._table.previews.append((label, to_structs(self._event, batch)))
 
     def withdraw(self, uid: str, sink_id: str, epoch: int) -> None:
+        self._table.over = max(self._table.over, epoch)
         self._table.previews = [(label, rows) for label, rows in self._table.previews if label.epoch > epoch]
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
