@@ -33,6 +33,9 @@ _FORM = "postgresql://user@host:5432/database, or as key=value pairs"
 _STAGING = "streamwork_staging"
 _REMOVED = "streamwork_removed"
 _LAST = f"(SELECT DISTINCT ON ({{key}}) * FROM {_STAGING} ORDER BY {{key}}, __row DESC) n"
+# Errors whose cause is the row: 21 two keys that the table holds to be one, 22 a value out of range, 23 a constraint, 44 a
+# view's check, 45 a trigger's own, 54 longer than an index or a row may be, P0 raised by PL/pgSQL.
+_ROW_STATES = ("21", "22", "23", "44", "45", "54", "P0")
 _CSV = pyarrow.csv.WriteOptions(include_header=False)
 # A driver that hangs between two statements must not keep the ledger row from its successor for ever; nor one whose machine
 # is gone. (One that hangs while it sends rows does: then the successor gives up, and says so.)
@@ -338,12 +341,13 @@ def _address(dsn: str) -> Address:
 @contextmanager
 def _rejecting() -> Iterator[None]:
     """Tell rows that are refused for good from a database that fails."""
-    from psycopg import DataError, IntegrityError
-    from psycopg.errors import RaiseException  # a trigger says no
+    import psycopg
 
     try:
         yield
-    except (IntegrityError, DataError, RaiseException) as error:
+    except psycopg.Error as error:
+        if error.sqlstate is None or not error.sqlstate.startswith(_ROW_STATES):
+            raise
         raise RowsRejected(f"{type(error).__name__}: {str(error).strip()}") from error
 
 

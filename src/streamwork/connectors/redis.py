@@ -24,6 +24,8 @@ from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
 CHUNK = 500  # keys per script: nobody else is served while it runs
+CHUNK_BYTES = 4 << 20  # of their values, likewise
+LARGEST = 512 << 20  # bytes of one argument, where the server does not tell (proto-max-bulk-len)
 OWNERS = "streamwork_owners"
 TIMEOUT = 30.0
 _NONE, _DELETED = b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe"  # where the length of a value would be
@@ -58,6 +60,7 @@ class RedisSink(Sink[E], Generic[E]):
         self._key = (key,) if isinstance(key, str) else tuple(key)
         self._deletes = Deletes(delete, self._key)
         self._client: Any = None
+        self._limit = 0  # bytes of one argument that the server takes; 0: not asked yet
 
     def __repr__(self) -> str:
         deletes = f", delete={self._deletes.condition!r}" if self._deletes else ""
@@ -88,6 +91,13 @@ class RedisSink(Sink[E], Generic[E]):
         answer, detail = self._call(scripts.REGISTER, [_row_name(uid, sink_id), OWNERS], [fence, self.prefix, owner])
         if answer == "fenced":
             raise fenced(sink_id, int(detail), fence)
+        if answer == "moved":
+            raise Refused(
+                "SW-SINK-MOVED",
+                f"sink {sink_id!r} of this job has written keys {detail}:… in {self.address} until now; what is there would be "
+                f"missing under {self.prefix!r}",
+                f"use prefix {detail!r} again; to fill another prefix from now on, give the sink another id",
+            )
         if answer != "done":
             whose = f"prefix {detail!r} is in use" if answer == "overlaps" else f"belongs to {detail} (uid and sink)"
             raise Refused(
@@ -122,8 +132,14 @@ class RedisSink(Sink[E], Generic[E]):
             self._obey(entry, row, *self._call(scripts.ADVANCE, names, values))  # 3
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
-        """A name that holds something else than a hash is not ours to overwrite."""
-        names = sorted({name for batch in rows for name, _ in self._rows(batch)})
+        """A name that holds something else than a hash is not ours to overwrite; and what is too large is not taken."""
+        names: list[bytes] = []
+        for batch in rows:
+            for name, values in self._rows(batch):
+                if why := self._too_large(name, _packed(values)):
+                    return why
+                names.append(name)
+        names = sorted(set(names))
         with self._failing() as client:
             for start in range(0, len(names), CHUNK):
                 part = names[start : start + CHUNK]
@@ -158,13 +174,41 @@ class RedisSink(Sink[E], Generic[E]):
             raise wrong_ledger(entry.sink, row, f"somebody changed it while checkpoint {entry.epoch} was being written")
 
     def _chunks(self, staged: Iterator[pa.RecordBatch]) -> Iterator[_Chunk]:
-        """The newest row of each key, so many at a time as one script shall do."""
+        """The newest row of each key, so many at a time as one script shall do: by number, and by bytes."""
+        most = min(CHUNK_BYTES, self._largest())
         for batch in newest(staged, self._key):
-            rows = list(self._rows(batch))
-            for start in range(0, len(rows), CHUNK):
-                chunk = rows[start : start + CHUNK]
-                packed = b"".join(_DELETED if values is None else b"".join(map(_sized, values)) for _, values in chunk)
-                yield _Chunk([name for name, _ in chunk], packed, batch.schema.names)
+            names: list[bytes] = []
+            packed: list[bytes] = []
+            size = 0
+            for name, values in self._rows(batch):
+                row = _packed(values)
+                if why := self._too_large(name, row):
+                    raise RowsRejected(why)
+                if names and (len(names) == CHUNK or size + len(row) > most):
+                    yield _Chunk(names, b"".join(packed), batch.schema.names)
+                    names, packed, size = [], [], 0
+                names.append(name)
+                packed.append(row)
+                size += len(row)
+            if names:
+                yield _Chunk(names, b"".join(packed), batch.schema.names)
+
+    def _too_large(self, name: bytes, packed: bytes) -> str:
+        """Why the server does not take a row of this size; empty if it does."""
+        size = max(len(name), len(packed))
+        shown = name[:60].decode(errors="replace")
+        return f"{shown} has {size} bytes; the server takes {self._largest()} at most" if size > self._largest() else ""
+
+    def _largest(self) -> int:
+        if not self._limit:
+            import redis
+
+            with self._failing() as client:
+                try:
+                    self._limit = int(client.config_get("proto-max-bulk-len")["proto-max-bulk-len"])
+                except (redis.ResponseError, KeyError):  # CONFIG is not allowed to everyone
+                    self._limit = LARGEST
+        return self._limit
 
     def _call(self, script: str, keys: list[Any], values: list[Any]) -> tuple[str, str]:
         with self._failing() as client:
@@ -230,6 +274,10 @@ def _tombstones_name(uid: str, sink_id: str) -> str:
 
 def _json(position: Position) -> str:
     return msgspec.json.encode(position, order="sorted").decode()
+
+
+def _packed(values: tuple[bytes | None, ...] | None) -> bytes:
+    return _DELETED if values is None else b"".join(map(_sized, values))
 
 
 def _sized(value: bytes | None) -> bytes:

@@ -49,6 +49,7 @@ REGISTER = (
     """
 for _, other in ipairs(redis.call('HKEYS', KEYS[2])) do
   local a, b = other .. ':', ARGV[2] .. ':'
+  if other ~= ARGV[2] and redis.call('HGET', KEYS[2], other) == ARGV[3] then return {'moved', other} end
   if other ~= ARGV[2] and (string.sub(a, 1, #b) == b or string.sub(b, 1, #a) == a) then
     return {'overlaps', other}
   end
