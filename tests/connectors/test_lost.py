@@ -60,6 +60,7 @@ class World:
         self.kit, self.options = kit, options
         self.file = kit.folder / "in.jsonl"
         self.events: list[Seen] = []
+        self.max_events = 2
 
     def add(self, *numbers: int) -> None:
         more = [Seen(f"c{n % 3}", n, n * 10) for n in numbers]
@@ -69,7 +70,7 @@ class World:
 
     def run(self, **more: Any) -> Any:
         job = Job("lost", checkpoint_every=0, **self.options)
-        job.source(JsonLines(self.file, Seen, max_events=2), id="in").sink(self.kit._new(), id="out")
+        job.source(JsonLines(self.file, Seen, max_events=self.max_events), id="in").sink(self.kit._new(), id="out")
         return job.run(mode="local", root=self.kit.folder / "root", until_caught_up=True, restart=False, **more)
 
 

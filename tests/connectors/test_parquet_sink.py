@@ -91,10 +91,12 @@ def test_a_ledger_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         sink.commit(entry(8, 5, 6), staged(seen(4)))
 
 
-def test_a_number_that_is_spent_is_refused(tmp_path: Path) -> None:
+def test_a_number_that_is_spent_is_followed_by_the_next_one(tmp_path: Path) -> None:
     sink = filled(tmp_path)
-    with pytest.raises(Refused, match="SW-SINK-LEDGER.*epoch=7"):
-        sink.commit(entry(6, 5, 6, deterministic=True), staged(seen(4)))
+    sink.commit(entry(6, 5, 6), staged(seen(4)))
+    sink.commit(entry(7, 6, 7, parent_sha256="m6"), staged(seen(5)))
+    assert sorted(p.name for p in (tmp_path / "out").glob("epoch=[89]*")) == ["epoch=8", "epoch=9"]
+    assert sink.ledger("u", "s").position == {"a/0": 7}
 
 
 def test_a_full_disk_can_be_tried_again_by_the_same_driver(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@
     FOLDER/epoch=42/_ledger.json         how far they go: the ledger row, as of this checkpoint
     FOLDER/epoch=0/part-TOKEN.parquet    rows that were written at once
 
+The folder's number is that of the checkpoint, or the next one that is free: a job whose folder was restored from a backup gives
+numbers again that the target knows. Whether rows are written is decided by the position alone; numbers only keep the newest last.
+
 The fence needs no lock. Everything a driver brings in, it renames out of its own staging folder; and whoever registers with a
 higher fence has first renamed that folder. So a rename of the older driver comes before the newer one's first look at the
 ledger, or fails because there is nothing to rename. A driver never makes its staging folder anew.
@@ -157,10 +160,8 @@ class ParquetSink(Located, Sink[E], Generic[E]):
                 assert newest is not None
                 if row.manifest_sha256 != entry.manifest_sha256:
                     self._adopt(self._mine, newest, ledger)
-            elif newest is not None and newest >= entry.epoch:
-                raise wrong_ledger(entry.sink, row, f"it has a folder epoch={newest} that is not before {entry.epoch}")
             else:
-                self._apply(self._mine, entry.epoch, ledger, staged)
+                self._apply(self._mine, max(entry.epoch, (newest or 0) + 1), ledger, staged)
 
     def _apply(self, mine: Path, epoch: int, ledger: _Ledger, staged: Iterator[pa.RecordBatch]) -> None:
         made, target = mine / f"epoch={epoch}", self.path / f"epoch={epoch}"
