@@ -215,6 +215,8 @@ def test_previews_made_before_there_were_deletes_are_made_anew(kit: Any) -> None
     labels = "__uid TEXT, __sink TEXT, __fence BIGINT, __epoch BIGINT, __row BIGINT"
     kit.execute(f"CREATE TABLE seen__preview ({labels}, card TEXT, number BIGINT, total BIGINT)")
     kit.execute("CREATE VIEW seen__dirty AS SELECT * FROM seen__preview")
+    for name in ("seen__preview", "seen__dirty"):
+        kit.execute(f"INSERT INTO streamwork_owners (target, uid, sink) VALUES ('{name}', 'u', 's (preview)')")
     previews_hide(kit)
 
 

@@ -113,14 +113,14 @@ def test_a_number_that_somebody_else_has_prepared_is_given_up(tmp_path: Path) ->
 def test_a_sink_whose_database_is_gone_is_refused(tmp_path: Path) -> None:
     run_job(summing_job(EVENTS[:50], tmp_path / "out.db", 5), tmp_path / "root")
     (tmp_path / "out.db").unlink()
-    with pytest.raises(Refused, match="SW-SINK-LEDGER"):
+    with pytest.raises(Refused, match="SW-SINK-LOST"):
         run_job(summing_job(EVENTS, tmp_path / "out.db"), tmp_path / "root")
 
 
-def test_a_sink_whose_database_is_gone_is_filled_again_while_all_that_it_was_ever_given_is_kept(tmp_path: Path) -> None:
+def test_a_sink_whose_database_is_gone_is_filled_again_where_that_is_asked_for(tmp_path: Path) -> None:
     run_job(summing_job(EVENTS[:20], tmp_path / "out.db"), tmp_path / "root")
     (tmp_path / "out.db").unlink()
-    run_job(summing_job(EVENTS, tmp_path / "out.db"), tmp_path / "root")
+    run_job(summing_job(EVENTS, tmp_path / "out.db"), tmp_path / "root", refill=("journal", "latest"))
     check(tmp_path / "out.db", EVENTS)
 
 
