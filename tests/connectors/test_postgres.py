@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
@@ -18,6 +19,7 @@ from sample import Seen
 from streamwork import Digits, Event, JobFailed, PostgresSink, Refused, RowsRejected, WrongUse
 from streamwork.components import PreviewLabel
 from streamwork.connectors import postgres as connector
+from streamwork.connectors.address import SecretsFile
 from streamwork.tools.servers import PostgresServer
 
 append = pytest.mark.parametrize("kit", ["postgres"], indirect=True)
@@ -319,7 +321,26 @@ def test_the_password_is_shown_nowhere(dsn: str) -> None:
     shown += [str(failed.value), repr(failed.value), *traceback.format_exception(failed.value)]
     assert not [text for text in shown if SECRET in text or "s3cr@t" in text]
     assert "127.0.0.1" in shown[0] and "***" in shown[0]
-    assert pickle.loads(pickle.dumps(sink)).address.whole == dsn, "workers need it"
+
+
+@pytest.mark.parametrize("dsn", DSNS)
+def test_what_is_sent_to_workers_names_a_file_of_the_owners(dsn: str, tmp_path: Path) -> None:
+    sink: Any = PostgresSink(dsn, "seen")
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "left.json").write_text("of a killed driver")
+    file = SecretsFile(tmp_path / "secrets")
+    with file.collecting():
+        sent = pickle.dumps(sink)
+    file.write()
+    assert b"s3cr" not in sent
+    assert [path.name for path in (tmp_path / "secrets").iterdir()] == [file.path.name]
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    assert pickle.loads(sent).address.whole == dsn, "workers need it"
+    file.remove()
+    with pytest.raises(JobFailed, match="SW-SINK-SECRET") as failed:
+        pickle.loads(sent)
+    assert "s3cr" not in "".join(traceback.format_exception(failed.value))
+    assert b"s3cr" in pickle.dumps(sink), "without the file the check fails"
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://a:s3cr@t@[x/y", "no such s3cr@t", "hostt=s3cr@t", ""])

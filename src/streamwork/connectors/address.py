@@ -1,12 +1,24 @@
-"""Where a server is: an address that people may see, with a password that they may not."""
+"""Where a server is: an address that people may see, with a password that they may not.
+
+Sinks that write from Spark's workers are sent there, and Spark keeps what it sends in files. So what is sent names a file of the
+driver's instead of the password (`SecretsFile`): ``ROOT/JOB/secrets/``, which only its owner can open, for as long as it runs.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from streamwork.errors import WrongUse
+import msgspec
+
+from streamwork.errors import JobFailed, WrongUse
 
 HIDDEN = "***"
 
@@ -14,8 +26,8 @@ HIDDEN = "***"
 class Address:
     """A URL or connection string. Shows itself without its secrets; `whole` is for the driver alone.
 
-    A pickle of it holds the secrets, because workers need them: it is sent to them and never written to a file. A password that
-    comes from the surroundings (PGPASSWORD, a password file) is in no pickle.
+    A pickle of it that is made inside `SecretsFile.collecting` holds no secrets, but where the file is that has them. A password
+    that comes from the surroundings (PGPASSWORD, a password file) is in neither.
     """
 
     __slots__ = ("secrets", "shown", "whole")
@@ -56,7 +68,67 @@ class Address:
         return self.shown
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Address, (self.whole, self.shown, self.secrets)
+        file = _collecting.get()
+        if file is None or self.whole == self.shown:
+            return Address, (self.whole, self.shown, self.secrets)
+        return _from_file, (str(file.path), self.shown, file.add(self.whole, self.secrets))
+
+
+class SecretsFile:
+    """The whole addresses of a job's servers, in a file that only its owner can read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"{token_hex(8)}.json"
+        self._entries: list[_Entry] = []
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Addresses that are pickled meanwhile are for the file: `write` it before they are used."""
+        before = _collecting.set(self)
+        try:
+            yield
+        finally:
+            _collecting.reset(before)
+
+    def write(self) -> None:
+        """Nothing where there are no secrets. Files that killed drivers of the job left behind are removed."""
+        for left in self.path.parent.glob("*.json"):
+            left.unlink(missing_ok=True)
+        if self._entries:
+            self.path.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(self._entries))
+
+    def add(self, whole: str, secrets: tuple[str, ...]) -> int:
+        """Its place in the file."""
+        self._entries.append(_Entry(whole, secrets))
+        return len(self._entries) - 1
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    whole: str
+    secrets: tuple[str, ...]
+
+
+_collecting: ContextVar[SecretsFile | None] = ContextVar("collecting", default=None)
+
+
+def _from_file(path: str, shown: str, place: int) -> Address:
+    """In a worker: the address as the driver has it."""
+    try:
+        entries = msgspec.json.decode(Path(path).read_bytes(), type=list[_Entry])
+        return Address(entries[place].whole, shown, entries[place].secrets)
+    except (OSError, msgspec.DecodeError, IndexError) as error:
+        raise JobFailed(
+            "SW-SINK-SECRET",
+            f"a worker cannot read the password for {shown} from {path}: {type(error).__name__}",
+            "let the workers run as the user that started the job; or leave the password out of the address, and give it to the "
+            "workers in their environment (PGPASSWORD) or in a password file of theirs",
+        ) from None
 
 
 def wrong_address(form: str) -> WrongUse:

@@ -23,12 +23,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from streamwork.components import Source, StatefulSource
 from streamwork.components.operator import AnyOperator
+from streamwork.connectors.address import SecretsFile
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Abandoned, Report, Reports, Work
 from streamwork.errors import JobFailed, StreamworkError
@@ -79,6 +81,7 @@ class SparkEpochs:
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enabled", "false")
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "false")
         self._shipped: tuple[Layout, str, Any] | None = None
+        self._secrets: SecretsFile | None = None
         self._tables = SparkTables(self._session)
         self._thread = ThreadPoolExecutor(1, "streamwork-action")
         self._wasted: list[Counts] = []
@@ -186,10 +189,13 @@ class SparkEpochs:
         if self._shipped is not None:
             self._shipped[2].destroy()
             self._shipped = None
+        if self._secrets is not None:
+            self._secrets.remove()
+            self._secrets = None
 
     def _line_of_stages(self, layout: Layout, works: Sequence[Work], folder: str | None) -> Any:
         """The data frame whose rows are the reports of all instances."""
-        token, broadcast = self._ship(layout)
+        token, broadcast = self._ship(layout, Path(works[0].folder))
         by_place = {(work.chain, work.instance): work for work in works}
         last, frame = len(layout.stages) - 1, None
         for stage in range(last + 1):
@@ -202,20 +208,23 @@ class SparkEpochs:
             frame = frame.mapInArrow(run, REPORT_SCHEMA if stage == last else ROW_SCHEMA)
         return frame
 
-    def _ship(self, layout: Layout) -> tuple[str, Any]:
-        """Send the layout to the workers, once. Its token names these very objects, not their look."""
+    def _ship(self, layout: Layout, folder: Path) -> tuple[str, Any]:
+        """Send the layout to the workers, once. Its token names these very objects, not their look. `folder` is the job's."""
         if self._shipped is None or self._shipped[0] is not layout:
             from pyspark import cloudpickle
 
+            self._unship()
+            self._secrets = SecretsFile(folder / "secrets")
             try:
-                packed = cloudpickle.dumps(_for_workers(layout))
+                with self._secrets.collecting():
+                    packed = cloudpickle.dumps(_for_workers(layout))
             except Exception as error:
                 raise JobFailed(
                     "SW-OPERATOR-COPY",
                     f"the job cannot be sent to Spark's workers: {type(error).__name__}: {error}",
                     "open connections and the like in setup_instance of the operator that holds them, not in its constructor",
                 ) from error
-            self._unship()
+            self._secrets.write()
             token = hashlib.sha256(packed).hexdigest()
             self._shipped = (layout, token, self._session.sparkContext.broadcast(packed))
         return self._shipped[1], self._shipped[2]
