@@ -6,6 +6,7 @@ and `update_number`, then `end`.
 
 from __future__ import annotations
 
+import zlib
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 Crcs = np.ndarray[Any, np.dtype[np.uint32]]
 _POLYNOMIAL = np.uint32(0xEDB88320)
 _ROWS = 16_384  # at a time: what is worked on stays in the processor's cache
+_LONG = 1_024  # bytes: such rows are better taken one by one
 _ALL = np.uint32(0xFFFFFFFF)
 
 
@@ -49,11 +51,16 @@ def _update(crcs: Crcs, column: pa.Array) -> None:
         return
     data = np.frombuffer(content, np.uint8)
     found = np.unique(sizes).tolist()
-    if len(found) == 1:
+    if len(found) == 1 and found[0] <= _LONG:
         crcs[:] = _through(crcs, data[offsets[0] : offsets[-1]].reshape(len(sizes), found[0]))
         return
     for size in found:
         rows = np.flatnonzero(sizes == size)
+        if size > _LONG:
+            for row in rows.tolist():
+                one = zlib.crc32(data[offsets[row] : offsets[row + 1]].tobytes(), int(crcs[row] ^ _ALL))
+                crcs[row] = np.uint32(one) ^ _ALL
+            continue
         crcs[rows] = _through(crcs[rows], data[offsets[rows, None] + np.arange(size)])
 
 

@@ -203,6 +203,19 @@ class OffsetSource(AnySource, ABC, Generic[E]):
         """What this very input can be recognised by later, when it has grown; None if that is not known (yet)."""
         return None
 
+    def mark(self, partition: str, end: int) -> str | None:
+        """What this partition can be recognised by from now on, once it was read up to offset `end`; None if nothing. It must
+        stay true while input is added. Asked once, before the first plan that reads from the partition.
+        """
+        return self.identity()
+
+    def recognises(self, partition: str, mark: str) -> bool:
+        """False if this is surely not the input that `mark` was taken of. Asked before every plan, so it must be cheap. Of a
+        mark that an older version has taken of the whole source, `partition` is empty.
+        """
+        now = self.identity()
+        return now is None or now == mark
+
     def settle(self) -> None:
         """Make durable whatever `end` has shown. Called before a position is kept, so that none is ever beyond the input."""
 

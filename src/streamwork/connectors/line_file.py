@@ -6,7 +6,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streamwork.components import Event, Located, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
@@ -15,7 +15,7 @@ from streamwork.errors import JobFailed, Refused
 
 E = TypeVar("E", bound=Event)
 BLOCK = 4 * 1024 * 1024
-HEAD = 64 * 1024  # bytes of the first line that a file is recognised by
+HEAD = 64 * 1024  # bytes that a file is recognised by
 ALL = 2**63  # more records than a file has
 
 
@@ -37,6 +37,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         self.start = start
         self.path = Path(path)
         self.on_error = check_on_error(on_error)
+        self._inode: tuple[int, int] | None = None  # of the file that was recognised
 
     @abstractmethod
     def records(self, data: bytes, limit: int) -> tuple[int, int]:
@@ -60,9 +61,32 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
     def partitions(self) -> list[str]:
         return ["0"]
 
-    def identity(self) -> str | None:
-        """The first record of the file, which never changes."""
-        begin = self.begin() if self.path.is_file() else None
+    def mark(self, partition: str, end: int) -> str | None:
+        """The first bytes of the file, which never change: as many as are read, up to `HEAD`."""
+        return self._mark(min(end, HEAD))
+
+    def recognises(self, partition: str, mark: str) -> bool:
+        """By its first bytes. While one driver lives also by its inode: a file that is put in the place of another has its own."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return True  # which is an error of its own
+        inode = (found.st_dev, found.st_ino)
+        if self._inode is not None and self._inode != inode:
+            return False
+        same = self._mark(int(mark.partition(":")[0])) == mark if partition else self._first_line() in (None, mark)
+        if same:
+            self._inode = inode
+        return same
+
+    def _mark(self, size: int) -> str:
+        with self.path.open("rb") as file:
+            first = file.read(size)
+        return f"{len(first)}:{hashlib.sha256(first).hexdigest()}"
+
+    def _first_line(self) -> str | None:
+        """What an older version recognised a file by."""
+        begin = self.begin()
         if begin is None:
             return None
         with self.path.open("rb") as file:
@@ -70,6 +94,9 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
             first = file.read(HEAD)
         line, newline, _ = first.partition(b"\n")
         return hashlib.sha256(line).hexdigest() if newline or len(first) == HEAD else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_inode": None}
 
     def end(self, partition: str, start: int, max_events: int) -> int:
         self._check(start)

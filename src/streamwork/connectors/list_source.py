@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
@@ -11,6 +12,7 @@ from streamwork.errors import WrongUse
 
 E = TypeVar("E", bound=Event)
 PIECE = 10_000
+KNOWN_BY = 1_000  # events that a list is recognised by
 
 
 class ListSource(OffsetSource[E], Generic[E]):
@@ -28,10 +30,24 @@ class ListSource(OffsetSource[E], Generic[E]):
         self.max_events = max_events
         self.start = start
         self._events = list(events)
+        self._marks: dict[int, str] = {}
         to_batch(self.event, self._events, "ListSource")  # checks every value as it enters
 
     def partitions(self) -> list[str]:
         return ["0"]
+
+    def mark(self, partition: str, end: int) -> str | None:
+        """The first events: a list may be longer at the next start."""
+        count = min(end, KNOWN_BY)
+        if count not in self._marks:
+            found = hashlib.sha256(repr(self._events[:count]).encode(errors="backslashreplace")).hexdigest()
+            self._marks[count] = f"{count}:{found}"
+        return self._marks[count]
+
+    def recognises(self, partition: str, mark: str) -> bool:
+        """Of a list that is shorter than what was read before, nothing will be read."""
+        count = int(mark.partition(":")[0])
+        return count > len(self._events) or self.mark(partition, count) == mark
 
     def end(self, partition: str, start: int, max_events: int) -> int:
         return min(len(self._events), start + max_events)

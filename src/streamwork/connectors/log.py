@@ -30,6 +30,7 @@ from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader, Policy
 from streamwork.log.settings import FILE as SETTINGS
 from streamwork.log.settings import Settings
+from streamwork.world import RealDisk
 
 E = TypeVar("E", bound=Event)
 LOCK_SECONDS = 30.0
@@ -90,8 +91,14 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
                 where = f"a row of partition {partition} of {self.path}, between offsets {start} and {end}"
                 yield checked_slice(self.event, batch, self.on_error, lambda row: where, BAD_ROWS)  # noqa: B023
 
-    def identity(self) -> str | None:
-        return self._reader.settings.crc32
+    def mark(self, partition: str, end: int) -> str | None:
+        settings = self._reader.settings
+        return settings.id or settings.crc32  # logs of an older version have no id
+
+    def recognises(self, partition: str, mark: str) -> bool:
+        """A log is asked anew each time: it may have been removed and made again, with the same settings."""
+        now = Settings.read(RealDisk(), self.path)
+        return mark in (now.id, now.crc32)
 
     def settle(self) -> None:
         self._reader.sync()

@@ -22,6 +22,7 @@ from streamwork.errors import JobFailed, Refused
 
 E = TypeVar("E", bound=Event)
 PIECE = 8_192
+TAIL = 16 * 1024  # bytes that a file is recognised by
 _MAGIC = frozenset("*?[")
 
 
@@ -63,12 +64,32 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
         self.path = Path(path)
         self.on_error = check_on_error(on_error)
         self._files: dict[str, Path] = {}  # every partition ever seen: one that vanishes is asked about, not forgotten
+        self._looks: dict[str, tuple[int, ...]] = {}  # how files looked when they were recognised
         self._sizes: dict[str, _Size] = {}  # so that an idle job does not open every file again and again
 
     def partitions(self) -> list[str]:
         for base, file in self._found():
             self._files.setdefault(partition_name(file.relative_to(base)), file)
         return sorted(self._files, key=self._files.__getitem__)
+
+    def mark(self, partition: str, end: int) -> str | None:
+        """A file's size and its last bytes, where Parquet describes all that is in it."""
+        return _mark(self._file(partition))
+
+    def recognises(self, partition: str, mark: str) -> bool:
+        """A file is looked into again when it does not look as it did."""
+        if partition not in self._files:
+            self.partitions()
+        file = self._files.get(partition)
+        if file is None or not file.is_file():
+            return True  # which is an error of its own
+        found = file.stat()
+        look = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if self._looks.get(partition) != look:
+            if _mark(file) != mark:
+                return False
+            self._looks[partition] = look
+        return True
 
     def end(self, partition: str, start: int, max_events: int) -> int:
         file = self._file(partition)
@@ -171,6 +192,13 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
             f"{file} {what}, but the job has read or planned to read from it (up to row {read})",
             "bring the file back: files may be added, but must stay. To go on without it, use another --root",
         )
+
+
+def _mark(file: Path) -> str:
+    with file.open("rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, size - TAIL))
+        return f"{size}:{hashlib.sha256(opened.read()).hexdigest()}"
 
 
 def partition_name(file: Path) -> str:

@@ -368,6 +368,7 @@ class Driver:
 
     def _prepare(self, plan: Plan, reports: Sequence[Report]) -> Manifest:
         """4. From here on the epoch is never abandoned, only rolled forward."""
+        self._planner.identities.check()  # what was read is what was planned
         settled = self._undone.settle(plan, reports)
         counters = {node.id: reported.counters(node.id, reports) for node in self.graph.nodes}
         for name, changes in settled.counts.items():  # a component may be gone that has not acknowledged an event
@@ -495,16 +496,10 @@ class Driver:
     def _keep(self) -> None:
         """Tell the sources from where on this job needs them: the oldest checkpoint that is kept must be able to go on."""
         self._kept, self._kept_at = self._clock.monotonic(), self.at.epoch
-        stored = self._store.sources()
-        known = dict(stored)
         for node in self.graph.planned:
             needed = _offsets(node.id, self._line[-1].positions)
             read = _offsets(node.id, self.at.positions)
             node.component.keep(ReadProgress(self._uid, self._store.folder.name, node.id, needed, read))
-            if read and node.id not in known and (now := node.component.identity()) is not None:
-                known[node.id] = now
-        if known != stored:
-            self._store.write_sources(known)
 
     def close(self) -> None:
         """Let go of everything; the job can be started again by anyone."""

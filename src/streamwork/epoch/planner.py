@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from streamwork.components import Position
 from streamwork.epoch.catch_up import Route
+from streamwork.epoch.identities import Identities
 from streamwork.epoch.lag import InputEnds
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.position import furthest
@@ -24,6 +25,7 @@ class Planner:
         """True if the last plan could not take all the input that was there."""
         self.next_tick: int | None = 0
         """When processing time is next waited for; after a start nobody knows: have a look."""
+        self.identities = Identities(graph, store)
         self._graph = graph
         self._store = store
         self._undone = undone
@@ -43,6 +45,7 @@ class Planner:
         self._fence, self._route, self._lost = fence, route, lost
         self._skipped = skips(self._graph)
         self._next = self._store.newest_number() + 1
+        self.identities.resume()
         before = furthest(at, lost)
         begun = {name: (before.get(name, 0), offset) for name, offset in self._skipped.items()}
         return {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
@@ -69,6 +72,7 @@ class Planner:
     def plan(self, at: Position, parent: int, begin: Callable[[int], None]) -> Plan | None:
         """The next plan, written; None if there is nothing to do. `begin` is told its number before it is written."""
         at = furthest(at, self._lost)
+        self.identities.check()
         if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
             return self._write(parent, leg.start, leg.end, leg.ticks, begin)
         graph = self._graph
@@ -94,6 +98,7 @@ class Planner:
     ) -> Plan:
         """A name that is taken means that the number is spent: take the next."""
         idle, self._idle = self._idle, None
+        self.identities.record(end)
         if idle is not None and (idle.parent, idle.start, idle.end, idle.ticks) == (parent, start, end, ticks):
             begin(idle.epoch)
             return idle

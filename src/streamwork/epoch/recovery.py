@@ -21,7 +21,7 @@ What a crash leaves, and what the next start does with it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from streamwork.components import Position
@@ -31,6 +31,7 @@ from streamwork.epoch.catch_up import Route, route
 from streamwork.epoch.choice import Choice, Shelf, choose, none_good
 from streamwork.epoch.commit import lost
 from streamwork.epoch.fences import Fences
+from streamwork.epoch.identities import check_sources
 from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.position import furthest, reaches, same
 from streamwork.epoch.retention import kept
@@ -317,15 +318,3 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, chains: Chains, gr
             found = files.schema(ref)
             if not found.equals(formats[component].schema):
                 raise misfitting_schema(formats[component], ref, found)
-
-
-def check_sources(graph: Graph, known: Mapping[str, str]) -> None:
-    """Refuse a source that is not the one that was read before: its offsets would mean something else."""
-    for node in graph.planned:
-        now = node.component.identity()
-        if node.id in known and now is not None and now != known[node.id]:
-            raise Refused(
-                "SW-SOURCE-CHANGED",
-                f"source {node.id!r} does not begin as it did when the job last read it: it is another file or log",
-                "bring the old one back; or give the new one an id of its own and run it in another --root",
-            )

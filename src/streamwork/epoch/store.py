@@ -4,12 +4,14 @@ ROOT/JOB/job.json                               uid and number of key groups
 ROOT/JOB/checkpoints/000000000042.plan.json     what epoch 42 reads
 ROOT/JOB/checkpoints/000000000042.prepared.json all instances have reported
 ROOT/JOB/checkpoints/000000000042.json          every sink has it too: completed
+ROOT/JOB/sources.json                           what every source is recognised by
 ROOT/JOB/quarantine/FENCE/...                   what the start of that fence could not use, under the path it had
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from streamwork.errors import Refused
 from streamwork.job import Graph
 from streamwork.world import Clock, Disk
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
 PLAN, PREPARED, COMPLETED = ".plan.json", ".prepared.json", ".json"
 QUARANTINE = "quarantine"
@@ -35,6 +38,13 @@ class Identity(msgspec.Struct, frozen=True):
     uid: str
     groups: int
     created: float
+    seal: str = ""
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """The contents of ``sources.json``."""
+
+    marks: dict[str, str]
     seal: str = ""
 
 
@@ -255,17 +265,24 @@ class Store:
     # ---- sources --------------------------------------------------------------------------------------------------
 
     def sources(self) -> dict[str, str]:
-        """Source id -> what it was recognised by when it was last read."""
+        """SOURCE/PARTITION -> what it is recognised by (`epoch.identities`). A damaged file says nothing, like one that is gone:
+        then what is there now is recorded.
+        """
         path = self.folder / "sources.json"
         if not self.disk.exists(path):
             return {}
+        data = self.disk.read(path)
         try:
-            return msgspec.json.decode(self.disk.read(path), type=dict[str, str])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _damaged(path, f"cannot be read ({error})") from None
+            return _decode(path, data, Marks).marks
+        except Refused as damaged:
+            try:  # as an older version wrote it: SOURCE -> mark
+                return msgspec.json.decode(data, type=dict[str, str])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                _log.warning("%s: the sources are recorded anew, as they are now", damaged.cause)
+                return {}
 
     def write_sources(self, known: dict[str, str]) -> None:
-        self.disk.replace(self.folder / "sources.json", msgspec.json.encode(known, order="sorted") + b"\n")
+        self.disk.replace(self.folder / "sources.json", to_bytes(Marks(known)))
 
     # ---- reading --------------------------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ class EventLog(LogReader[E]):
         With `exist_ok` a log that is there already is opened, if it has the same event, key, partitions and groups.
         """
         path, disk = Path(path), disk or RealDisk()
-        settings = Settings.of(event, key, partitions, groups, policy or Policy())
+        settings = Settings.of(event, key, partitions, groups, policy or Policy(), secrets.token_hex(16))
         try:
             if disk.exists(path / FILE):
                 raise FileExistsError

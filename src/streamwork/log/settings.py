@@ -35,10 +35,17 @@ class Settings(msgspec.Struct, frozen=True):
     fields: dict[str, str]
     arrow: str
     crc32: str = ""  # of this object's JSON with crc32 empty
+    id: str = ""  # random: a log that is made again in the same place is another one; empty in logs of an older version
 
     @classmethod
     def of(
-        cls, event: type[Event], key: str | tuple[str, ...] | None, partitions: int, groups: int, policy: Policy
+        cls,
+        event: type[Event],
+        key: str | tuple[str, ...] | None,
+        partitions: int,
+        groups: int,
+        policy: Policy,
+        identity: str = "",
     ) -> Settings:
         """Settings for a new log, checked."""
         fields = () if key is None else Key.of(event, key).fields
@@ -55,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True):
             raise WrongUse("SW-LOG-SETTING", f"{event.__name__} has no fields", "a log needs events with fields")
         shown = {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
         arrow = base64.b64encode(schema.serialize().to_pybytes()).decode()
-        return cls(FORMAT, event.__name__, fields, groups, partitions, policy, shown, arrow)
+        return cls(FORMAT, event.__name__, fields, groups, partitions, policy, shown, arrow, id=identity)
 
     def encode(self) -> bytes:
         stored = msgspec.json.decode(msgspec.json.encode(self), type=Settings)  # 60 given as an age is kept as 60.0
@@ -63,7 +70,10 @@ class Settings(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
 
     def _sum(self) -> str:
-        return f"{zlib.crc32(msgspec.json.encode(msgspec.structs.replace(self, crc32=''))):08x}"
+        content = msgspec.to_builtins(msgspec.structs.replace(self, crc32=""))
+        if not self.id:
+            del content["id"]
+        return f"{zlib.crc32(msgspec.json.encode(content)):08x}"
 
     @property
     def schema(self) -> Any:

@@ -67,6 +67,12 @@ class Whole(OffsetSource[Any]):
     def identity(self) -> str | None:
         return self._source.identity()
 
+    def mark(self, partition: str, end: int) -> str | None:
+        return self._source.mark(partition, end)
+
+    def recognises(self, partition: str, mark: str) -> bool:
+        return self._source.recognises(partition, mark)
+
     def settle(self) -> None:
         self._source.settle()
 
