@@ -8,7 +8,6 @@ usage: kill_job.py FOLDER MODE LEDGER PACE    (LEDGER: "ledger" or "split-ledger
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -63,21 +62,20 @@ class Stretching:
     def close(self) -> None: ...
 
 
-def build(sink: type[SqliteSink[Any]]) -> Job:
+def build(sink: type[SqliteSink[Any]], here: Path) -> Job:
     job = Job("card-usage")
-    usage = job.source(JsonLines("transactions.jsonl", Transaction, max_events=2_000), id="transactions").apply(
+    usage = job.source(JsonLines(here / "transactions.jsonl", Transaction, max_events=2_000), id="transactions").apply(
         PerCard(), key="card", id="per-card"
     )
-    usage.sink(sink("usage.db", "journal"), id="journal")
-    usage.sink(sink("usage.db", "usage", key="card"), id="usage")
+    usage.sink(sink(here / "usage.db", "journal"), id="journal")
+    usage.sink(sink(here / "usage.db", "usage", key="card"), id="usage")
     return job
 
 
 if __name__ == "__main__":
     folder, mode, ledger, pace = sys.argv[1:]
-    os.chdir(folder)
     SplitLedger.pause = 0.9 if pace == "stretched" else 0.0
-    made = build(SqliteSink if ledger == "ledger" else SplitLedger)
+    made = build(SqliteSink if ledger == "ledger" else SplitLedger, Path(folder))
     examples = Path(__file__).parents[1] / "examples"
     options = Options(
         mode=Mode(mode), root=Path(folder) / "root", until_caught_up=True, master="local[2]", module_folder=examples

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import streamwork
 from sample import Payment, Summing
 from streamwork import Backoff, Event, Job, JsonLines, Operator, SqliteSink
 
+HERE = Path.cwd()  # by itself a relative path would be one beside this file
 job = Job(
     "lost",
     checkpoint_every=0,
     restart=Backoff(max_restarts=100_000, within="1h", first="100ms", factor=2.0, most="500ms"),
 )
-sums = job.source(JsonLines("payments.jsonl", Payment, max_events=2_000), id="payments").apply(
+sums = job.source(JsonLines(HERE / "payments.jsonl", Payment, max_events=2_000), id="payments").apply(
     Summing(), key="card", id="sums", parallelism=2
 )
-sums.sink(SqliteSink("out.db", "journal"), id="journal")
-sums.sink(SqliteSink("out.db", "latest", key="card"), id="latest")
+sums.sink(SqliteSink(HERE / "out.db", "journal"), id="journal")
+sums.sink(SqliteSink(HERE / "out.db", "latest", key="card"), id="latest")
 
 
 class Where(Event):
@@ -36,7 +38,7 @@ class Telling(Operator[Payment, Where]):
 
 
 telling = Job("telling", checkpoint_every=0)
-where = telling.source(JsonLines("payments.jsonl", Payment), id="payments").apply(
+where = telling.source(JsonLines(HERE / "payments.jsonl", Payment), id="payments").apply(
     Telling(), id="where", parallelism=2, grouping=streamwork.shuffle()
 )
-where.sink(SqliteSink("where.db", "places"), id="places")
+where.sink(SqliteSink(HERE / "where.db", "places"), id="places")
