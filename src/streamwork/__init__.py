@@ -39,7 +39,7 @@ from streamwork.connectors import (
     SqliteSink,
 )
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
-from streamwork.job import Backoff, Job, Stream
+from streamwork.job import Backoff, Job, Retry, Stream
 from streamwork.log import EventLog
 from streamwork.tools.run_here import run_here
 
@@ -76,6 +76,7 @@ __all__ = [
     "Record",
     "RedisSink",
     "Refused",
+    "Retry",
     "RowsRejected",
     "Sink",
     "SqliteSink",

@@ -21,9 +21,9 @@ from streamwork.epoch.fences import Fences
 from streamwork.errors import WrongUse
 from streamwork.tools import runner
 from streamwork.tools.cli import cli
-from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.runner import Options
 from streamwork.world import RealClock, RealDisk, RealProcesses
+from streamwork.world.heartbeat import Heartbeat
 
 REPO = Path(__file__).parents[2]
 COMMAND = re.compile(r"`(streamwork [^`]+)`")

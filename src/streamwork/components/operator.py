@@ -109,13 +109,18 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
         return type(self).on_timer is not KeyedOperator.on_timer
 
 
-def check_batches(operator: AnyOperator, on_error: str | None) -> None:
-    """Refuse `apply_batch` where it cannot keep what the job promises."""
+def check_batches(operator: AnyOperator, on_error: str | None, retries: bool = False) -> None:
+    """Refuse `apply_batch` where it cannot keep what the job promises. `on_error` is what becomes of an event in the end; if it
+    `retries`, the whole batch is tried again before that.
+    """
     if not hasattr(operator, "apply_batch"):
         return
     name, why, action = type(operator).__name__, "", ""
     if on_error not in (None, "fail"):
         why = f"has on_error={on_error!r}, but of a batch that raises nobody can tell which event is to blame"
+        action = 'use on_error="fail", or define apply instead'
+    elif retries and not isinstance(operator, Operator):
+        why = "has on_error=Retry(...), but the state of a batch that raises cannot be taken back"
         action = 'use on_error="fail", or define apply instead'
     elif isinstance(operator, KeyedOperator):
         kept = operator.types()[1]

@@ -23,7 +23,12 @@ Start = Literal["stored", "latest", "earliest"]
 
 def check_on_error(on_error: str | None) -> OnError | None:
     if on_error not in (None, "fail", "drop", "dead-letter"):
-        raise WrongUse("SW-JOB-SETTING", f"on_error={on_error!r} is not known", 'use "fail", "drop" or "dead-letter"')
+        raise WrongUse(
+            "SW-JOB-SETTING",
+            f"on_error={on_error!r} is not known here",
+            'use "fail", "drop" or "dead-letter"; Retry(...) is for operators: a source or a sink that cannot be reached fails '
+            "the job, which restarts",
+        )
     return on_error  # type: ignore[return-value]
 
 

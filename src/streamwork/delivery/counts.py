@@ -3,7 +3,8 @@
     processed == delivered + ended early + dropped + dead letters + failed        CLOSED: per component and epoch
 
 `failed` are events that come again, under acknowledging. `replayed` are those that came again, or out of the inbox; they are
-among the processed ones. Timers that came due are counted like events.
+among the processed ones. `retried` are the tries, in place, at events that had failed before (`on_error=Retry(...)`): an event is
+processed once, however often it was tried. Timers that came due are counted like events.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 ENDS = ("delivered", "ended_early", "dropped", "dead_letters", "failed")
 """What becomes of an event that a component has processed: exactly one of these."""
-KINDS = ("processed", *ENDS, "replayed")
+KINDS = ("processed", *ENDS, "replayed", "retried")
 TOGETHER = -1
 """Stands for all instances of a component, where nobody can tell which of them it was."""
 
@@ -32,6 +33,7 @@ class Counts(msgspec.Struct, frozen=True):
     dead_letters: int = 0
     failed: int = 0
     replayed: int = 0
+    retried: int = 0
 
     @classmethod
     def of(cls, component: str, instance: int, counters: Mapping[str, int]) -> Counts:

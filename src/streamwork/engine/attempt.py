@@ -13,10 +13,14 @@ was taken out at 2a and goes back only after 2c.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
+from streamwork.delivery.retrying import LOOK_SECONDS
 from streamwork.engine.chain import Chain
 from streamwork.engine.dispatcher import Dispatcher
 from streamwork.engine.executor import Executor
@@ -31,15 +35,26 @@ from streamwork.errors import JobFailed, StreamworkError, described, is_retryabl
 from streamwork.job import Graph, Layout
 from streamwork.state import FileRef, State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
-from streamwork.world import Disk
+from streamwork.world import Clock, Disk, RealClock
+
+Beating = Callable[[Callable[[], None]], AbstractContextManager[Any]]
 
 
 class Worker:
     """A process that computes attempts, one after another, and remembers what it can use again."""
 
-    def __init__(self, disk: Disk, new_attempt: Callable[[], str] = lambda: secrets.token_hex(4)) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        new_attempt: Callable[[], str] = lambda: secrets.token_hex(4),
+        clock: Clock | None = None,
+        beating: Beating = lambda beat: contextlib.nullcontext(),
+    ) -> None:
+        """`beating` calls a function every second or so, in a thread of its own, inside a `with`."""
         self.disk = disk
         self.new_attempt = new_attempt
+        self.clock = clock or RealClock()
+        self.beating = beating
         self.states = StateCache()
         self._token = ""
         self._chains: dict[Place, Chain] = {}
@@ -98,6 +113,7 @@ class Attempt:
             self._instance.readers = readers or {}
             while executor.choices():
                 executor.step(None)
+                yield from self._wait_out(executor)
                 yield
 
         return self._guarded(steps)
@@ -110,6 +126,7 @@ class Attempt:
             for channel, item in self._inlet.take(parcel):
                 channel.send(item)
                 executor.step(channel)
+                yield from self._wait_out(executor)
                 yield
 
         return self._guarded(steps)
@@ -150,6 +167,19 @@ class Attempt:
                 counted = self._instance.counted() if self._instance is not None else []
                 yield self._report(Reports(failure=failure, counts=tuple(counted)))
 
+    def _wait_out(self, executor: Executor) -> Iterator[None]:
+        """While an event waits to be tried again there is nothing else to do in this process."""
+        if executor.waits_until is None:
+            return
+        clock = self._worker.clock
+        with self._worker.beating(executor.refresh):
+            while (until := executor.waits_until) is not None:
+                if executor.choices():
+                    executor.step(None)
+                    yield
+                else:
+                    clock.sleep(min(max(0.0, until - clock.monotonic()), LOOK_SECONDS))
+
     def _ready(self) -> Executor:
         """2a, when the first thing comes."""
         if self._executor is not None:
@@ -159,7 +189,7 @@ class Attempt:
         chain = self._worker.take_chain(self._place)
         if chain is None:
             chain = Chain(layout.graph, spec.nodes, work.instance, layout.interleaves(work.chain))
-        self._instance = Instance(chain, self._worker.disk, work, self._restore)
+        self._instance = Instance(chain, self._worker.disk, work, self._restore, self._worker.clock)
         inputs = self._inlet.channels
         self._executor = Executor(
             f"{spec.nodes[0]}[{work.instance}]",

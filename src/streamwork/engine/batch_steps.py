@@ -6,6 +6,7 @@ something may come between two of them, nothing waits.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from streamwork.components import BatchCollector, KeyedColumns
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_columns, conforming, distinct, python_values
 from streamwork.components.schema import fields_of
-from streamwork.engine.step import RETURNED, Given, Outputs, Step, applying_failed
+from streamwork.engine.step import RETURNED, Given, Outputs, Step, applying_failed, told
 from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep
 
 ROWS = 65_536
@@ -48,6 +49,9 @@ class BatchStep(Step):
         first = self._waiting[0]
         columns = self.blame.columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting)
         self._waiting, self._count = [], 0
+        return self._do(columns)
+
+    def _do(self, columns: Columns) -> Outputs:
         out = _Out(self)
         collector = BatchCollector(out.emit, out.emit_batch)
         try:
@@ -57,10 +61,32 @@ class BatchStep(Step):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            if self._is_to_be_tried_again(columns, error):
+                self.rest = partial(self._do_again, columns)
+                return {}
             raise applying_failed(self, _Batch(columns), error, is_one=False) from error
         self.processed += len(columns)
         self.delivered += len(columns)  # of a batch nobody can tell which of its events gave what
         return out.outputs()
+
+    def _is_to_be_tried_again(self, columns: Columns, error: BaseException) -> bool:
+        return (
+            self.tries is not None
+            and isinstance(error, Exception)
+            and self.tries.failed(_Batch(columns), error, told(error))
+        )
+
+    def _do_again(self, columns: Columns) -> Outputs:
+        """Try the whole batch again: of a stateless operator nothing else has to be taken back than what it has emitted."""
+        assert self.tries is not None
+        if self.tries.marks.ended() and (error := self.tries.error) is not None:
+            self.tries.over()
+            raise applying_failed(self, _Batch(columns), error, is_one=False) from error
+        self.retried += 1
+        outputs = self._do(columns)
+        if self.rest is None:
+            self.tries.over()
+        return outputs
 
     def _apply(self, columns: Columns, collector: BatchCollector) -> Any:
         return self.operator.apply_batch(columns.batch, collector)

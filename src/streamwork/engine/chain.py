@@ -23,6 +23,7 @@ from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_events, check_types
 from streamwork.components.schema import in_utc
+from streamwork.delivery.retrying import Marks
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
 from streamwork.engine.blame import Blame
 from streamwork.engine.pace import Pace
@@ -82,6 +83,9 @@ class Chain:
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
         self._is_set_up = False
+        self.waiting: Step | None = None
+        """The step whose event waits to be tried again (`engine.retrying`). Meanwhile everything is deferred."""
+        self._deferred: list[Callable[[], None]] = []
 
     # ---- an epoch -----------------------------------------------------------------------------------------------
 
@@ -90,11 +94,17 @@ class Chain:
         states: Mapping[str, State],
         stagings: Mapping[str, Staging],
         claim: Callable[[str], bool] = lambda sink: True,
+        marks: Marks | None = None,
     ) -> None:
-        """Begin an epoch with these states and these places for outputs. `claim` tells whether a sink may be written to."""
+        """Begin an epoch with these states and these places for outputs. `claim` tells whether a sink may be written to; `marks`
+        says what waits to be tried again.
+        """
         working = {**self._steps, **self.polled}
         for name, step in working.items():
             step.reset()
+            if step.tries is not None:
+                assert marks is not None, "a step that retries needs a clock"
+                step.tries.begin(marks)
             if isinstance(step, KeyedStep | InstanceStep):
                 if step.node.keeps is not None:
                     step.state = states[name]
@@ -122,7 +132,7 @@ class Chain:
     def tick(self, now: datetime) -> None:
         """Processing time has come to `now`."""
         for step in self._timed:
-            self._pass_on(step.node.id, step.fire(TimerClock.PROCESSING, now))
+            self._run(step, partial(step.fire, TimerClock.PROCESSING, now))
 
     def process(self, source: str, partition: str, piece: Slice) -> None:
         counted, count = self._sources[source], len(piece.given)
@@ -168,7 +178,7 @@ class Chain:
         step = self._steps[to]
         pieces: Iterable[Given] = [given] if self.pace is None else self.pace.cut(given)
         for piece in one_by_one(given) if self._one_by_one else pieces:
-            self._pass_on(to, self._process(step, piece))
+            self._feed(step, piece)
 
     def take_watermark(self, name: str, watermark: datetime) -> None:
         """An input of an exchange has come so far."""
@@ -176,8 +186,18 @@ class Chain:
 
     def drain(self) -> None:
         """Before a checkpoint: nothing waits any more."""
-        for name, step in self._steps.items():
-            self._pass_on(name, step.drain())
+        for step in self._steps.values():
+            self._run(step, step.drain)
+
+    def resume(self) -> None:
+        """Try the event that waits again, and go on with what was deferred. To be called when `waiting.tries.is_due()`."""
+        self.waiting, deferred = None, self._deferred
+        self._deferred = []
+        for number, act in enumerate(deferred):
+            act()
+            if self._deferred:  # what `act` has left to do comes before what follows it
+                self._deferred += deferred[number + 1 :]
+                return
 
     def checkpoint(self) -> dict[str, dict[str, int]]:
         """Between two events: states are up to date now. Counters of every component, the stateless ones too."""
@@ -227,6 +247,9 @@ class Chain:
 
     def _advance(self, name: str, time: datetime) -> None:
         """One input's event time has come to `time`; fire what all inputs have passed."""
+        if self.waiting is not None:
+            self._deferred.append(partial(self._advance, name, time))
+            return
         before = self.watermarks.get(name)
         if before is not None and time <= before:
             return
@@ -234,9 +257,9 @@ class Chain:
         now = self.watermark
         if now is not None:
             for step in self._timed:
-                self._pass_on(step.node.id, step.fire(TimerClock.EVENT, now))
+                self._run(step, partial(step.fire, TimerClock.EVENT, now))
             if self._leaving:
-                self.outbox.append(now)
+                self._leave(now)
 
     def _pass_on(self, from_id: str, outputs: Outputs) -> None:
         for channel, events in outputs.items():
@@ -246,9 +269,55 @@ class Chain:
                 if through in self._unchecked and not isinstance(events, Columns):
                     self._check(through, events)
                 if leaves:
-                    self.outbox.append((through, events))
+                    self._leave((through, events))
                 for step in followers:
-                    self._pass_on(step.node.id, self._process(step, events))
+                    self._feed(step, events)
+
+    def _leave(self, entry: tuple[Input, Given] | datetime) -> None:
+        if self.waiting is None:
+            self.outbox.append(entry)
+        else:
+            self._deferred.append(partial(self._leave, entry))
+
+    def _feed(self, step: Step, given: Given) -> None:
+        if self.waiting is not None:
+            self._deferred.append(partial(self._feed, step, given))
+            return
+        self._pass_on(step.node.id, self._process(step, given))
+        if step.rest is not None:
+            self._suspend(step)
+
+    def _run(self, step: Step, act: Callable[[], Outputs]) -> None:
+        """Let a step do something, and pass on what that gives."""
+        if self.waiting is not None:
+            self._deferred.append(partial(self._run, step, act))
+            return
+        self._pass_on(step.node.id, act())
+        if step.rest is not None:
+            self._suspend(step)
+
+    def _suspend(self, step: Step) -> None:
+        """A step has something left to do: what it has given so far is on its way, the rest follows it.
+
+        If a step behind it waits, the rest waits for that; if its own event does, the chain waits for its pause; else the rest is
+        done now.
+        """
+        rest, step.rest = step.rest, None
+        assert rest is not None and step.tries is not None
+        if self.waiting is None and step.tries.error is not None:
+            self.waiting = step
+        self._again(step, rest)
+
+    def _again(self, step: Step, rest: Callable[[], Outputs]) -> None:
+        assert step.tries is not None
+        if self.waiting is None and step.tries.error is not None and not step.tries.is_due():
+            self.waiting = step
+        if self.waiting is not None:
+            self._deferred.append(partial(self._again, step, rest))
+            return
+        self._pass_on(step.node.id, rest())
+        if step.rest is not None:
+            self._suspend(step)
 
     def _process(self, step: Step, given: Given) -> Outputs:
         if self._replays and isinstance(given, Tracked):
@@ -291,6 +360,7 @@ class _SourceCount:
             "dead_letters": len(self.letters),
             "failed": 0,
             "replayed": self.replayed,
+            "retried": 0,
         }
 
 

@@ -21,9 +21,11 @@ from streamwork.engine.wiring import Place, channel_name, downstream, upstream, 
 from streamwork.engine.work import Work
 from streamwork.errors import JobFailed
 from streamwork.job import Layout
-from streamwork.world import Clock, Disk
+from streamwork.world import Clock, Disk, RealClock
 
 Choice = tuple[Executor, Channel | None]
+WAIT_SECONDS = 0.05
+"""So long an engine that has nothing to do waits before it looks again: a stop must be noticed."""
 
 
 class Schedule(Protocol):
@@ -58,6 +60,7 @@ class Engine:
     ) -> None:
         """Set up every instance from the state that `works` name, before the first event."""
         self._layout = layout
+        self._clock = clock or RealClock()
         self._schedule = schedule or InOrder()
         self._manager = CheckpointManager(layout.graph)
         self._executors: dict[Place, Executor] = {}
@@ -73,7 +76,7 @@ class Engine:
             chain = Chain(layout.graph, nodes, work.instance, layout.interleaves(work.chain))
             self._executors[place] = Executor(
                 f"{nodes[0]}[{work.instance}]",
-                Instance(chain, disk, work, clock=clock),
+                Instance(chain, disk, work, clock=self._clock),
                 new_attempt,
                 Dispatcher(list(inputs.values()), align),
                 [channel.name for before, channel in inputs.items() if layout.has_event_time(before[0])],
@@ -93,7 +96,7 @@ class Engine:
         while self._manager.missing(epoch):
             if expired():
                 raise Abandoned(epoch)
-            if not self.step(epoch):
+            if not self.step(epoch) and not self._wait():
                 missing = ", ".join(
                     f"{component}[{instance}]" for component, instance in sorted(self._manager.missing(epoch))
                 )
@@ -103,6 +106,19 @@ class Engine:
                     "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
                 )
         return self._manager.take(epoch)
+
+    def _wait(self) -> bool:
+        """Every instance waits for another, or for an event to be tried again: let the time pass, in small steps. False if none
+        waits for time.
+        """
+        waiting = [executor for executor in self._executors.values() if executor.waits_until is not None]
+        if not waiting:
+            return False
+        for executor in waiting:
+            executor.refresh()
+        until = min(executor.waits_until or 0.0 for executor in waiting)
+        self._clock.sleep(min(max(0.0, until - self._clock.monotonic()), WAIT_SECONDS))
+        return True
 
     def step(self, epoch: int) -> bool:
         """One step of one instance; False if there is none to do."""

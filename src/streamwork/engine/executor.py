@@ -47,6 +47,7 @@ class Executor:
         self._reading: Iterator[None] | None = None
         self._sent: datetime | None = None  # the last watermark
         self._begun = False  # True when something has been processed since the states were restored
+        self._closing: Aligned | None = None  # the checkpoint event that waits for an event to be tried again
         for channel in timed:
             instance.chain.watermarks.setdefault(channel, None)
 
@@ -58,14 +59,34 @@ class Executor:
             self._planned.append(work)
 
     def choices(self) -> list[Channel | None]:
-        """What could be done next: an input to take from, or None for reading on."""
+        """What could be done next: an input to take from, or None for reading on. While an event waits to be tried again, that
+        alone, when its time has come.
+        """
+        if (waiting := self._instance.chain.waiting) is not None:
+            assert waiting.tries is not None
+            return [None] if waiting.tries.is_due() else []
         ready: list[Channel | None] = list(self._dispatcher.ready())
         if self._planned or self._reading is not None:
             ready.append(None)
         return ready
 
+    @property
+    def waits_until(self) -> float | None:
+        """When an event is tried again, by the monotonic clock; None if none waits."""
+        waiting = self._instance.chain.waiting
+        return None if waiting is None or waiting.tries is None else waiting.tries.until
+
+    def refresh(self) -> None:
+        """Say again what waits. May be called from any thread."""
+        self._instance.marks.refresh()
+
     def step(self, choice: Channel | None) -> None:
-        if choice is None:
+        if self._instance.chain.waiting is not None:
+            self._instance.chain.resume()
+            self._pass_on()
+            if self._closing is not None:
+                self._finish(self._closing)
+        elif choice is None:
             self._read_on()
         else:
             item = self._dispatcher.take(choice)
@@ -117,6 +138,12 @@ class Executor:
         self._instance.chain.drain()
         self._pass_on()
         self._begun = True
+        self._finish(event)
+
+    def _finish(self, event: Aligned) -> None:
+        self._closing = event if self._instance.chain.waiting is not None else None
+        if self._closing is not None:  # the checkpoint waits
+            return
         reports = self._instance.finish(event.attempts)
         for channel in self._downstream:
             channel.send(CheckpointEvent(event.epoch, self._instance.attempt))

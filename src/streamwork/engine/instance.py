@@ -23,6 +23,7 @@ from streamwork.components.schema import Misfit
 from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
+from streamwork.delivery.retrying import Marks
 from streamwork.delivery.text import from_text, to_text
 from streamwork.engine.blame import Blame
 from streamwork.engine.chain import Chain, from_microseconds, microseconds
@@ -48,7 +49,8 @@ class Instance:
     ) -> None:
         """Restore the states that `work` names: from their files, or as `restore` does it."""
         self.chain = chain
-        self._clock = (clock or RealClock()).monotonic
+        self._wall = clock or RealClock()
+        self._clock = self._wall.monotonic
         chain.pace = self._pace = Pace(self._clock) if chain.graph.previews else None
         self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
         self.refs = dict(work.states)  # component -> the files that hold its state
@@ -65,6 +67,7 @@ class Instance:
         self._stem = ""
         self._taken: dict[str, FileRef] = {}  # what sources without offsets gave in this epoch
         self.epoch = 0  # 0: none is under way
+        self.marks: Marks  # of the epoch under way: what waits to be tried again
         self._counts = False  # True while the chain counts for the epoch under way
         self.chain.watermarks = {name: _time(at) for name, at in work.watermarks.items()}
 
@@ -96,7 +99,8 @@ class Instance:
             if node.takes is not None
         }
         self._counts = False
-        self.chain.open(self.states, self._stagings, self._claim)
+        self.marks = Marks(self._disk, Path(work.folder), work.fence, work.epoch, self._wall)
+        self.chain.open(self.states, self._stagings, self._claim, self.marks)
         self._counts = True
         if self.chain.graph.promise.acknowledges:
             self.chain.follow(work.lanes, work.event_ids(), bool(work.retried))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from streamwork.components.fitting import check_fits, fitting
 from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
 from streamwork.engine.blame import ILL_TYPED, Blame
+from streamwork.engine.retrying import Tries
 from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
 from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at, writable
 from streamwork.job import Input, Node, NodeKind
@@ -44,12 +46,13 @@ class Step(ABC):
         self.operator = own_copy(node)
         self.blame = Blame(node.id)  # for what it is given
         self.following: Following | None = None  # under acknowledging
+        self.tries = Tries(node, instance) if node.retry is not None else None
         self.reset()
         self._tracked = tracked
         self._copies = any(holds_mutable(kind) for kind in (node.gives, *node.channels.values()) if kind is not None)
         # Where the job goes on after an error, an event is applied wholly or not at all. Then each is asked at once whether what it
         # has emitted and kept fits; else that shows when columns are built, and the job stops.
-        self._atomic = node.on_error != "fail" or tracked
+        self._atomic = node.on_error != "fail" or tracked or node.retry is not None
         # What a filter emits is what it was given: whoever made it answers for it.
         self._checked = not getattr(node.component, "preserves_events", False)
 
@@ -67,7 +70,8 @@ class Step(ABC):
 
     def counters(self) -> dict[str, int]:
         """Every event that was processed was delivered (it gave something), ended early (it gave nothing), was dropped, became a
-        dead letter, or has failed and comes again. `replayed` are those that came again, or out of the inbox.
+        dead letter, or has failed and comes again. `replayed` are those that came again, or out of the inbox; `retried` are
+        the tries at events that had failed before, in place.
         """
         failed = len(self.following.failed) if self.following is not None else 0
         lost = self.dropped + len(self.letters) + failed
@@ -79,6 +83,7 @@ class Step(ABC):
             "dead_letters": len(self.letters),
             "failed": failed,
             "replayed": self.replayed,
+            "retried": self.retried,
         }
 
     def drain(self) -> Outputs:
@@ -91,22 +96,34 @@ class Step(ABC):
         self.delivered += processed - left_out
 
     def reset(self) -> None:
-        self.processed = self.delivered = self.dropped = self.replayed = 0
+        self.processed = self.delivered = self.dropped = self.replayed = self.retried = 0
+        self.rest: Callable[[], Outputs] | None = None  # what is left to do, when the pause of `tries` is over
         self.letters: list[tuple[Any, str]] = []  # events to be kept as dead letters, and why
 
     def follow(self, name: Callable[[int], str]) -> None:
         """Begin an epoch whose events are acknowledged."""
         self.following = Following(getattr(self.node.component, "manual_ack", False), name)
 
-    def give_up(self, event: Any, root: int, error: BaseException) -> None:
-        """An event cannot be done: what becomes of it is what `on_error` says. Raises if that is the end of the job.
+    def give_up(self, event: Any, root: int, error: Exception) -> bool:
+        """Apply `on_error` to a failed event. Raises if that ends the job. True: it is to be tried again later (`tries`).
 
         An event that does not fit is not this component's to set aside, but that of whoever emitted it.
         """
         if isinstance(event, Event):
             self.blame.check([event])
+        if self.tries is not None and self.tries.failed(event, error, told(error)):
+            if self.following is not None:
+                self.following.take_back()
+            return True
+        self._end(event, root, error)
+        return False
+
+    def _end(self, event: Any, root: int, error: Exception) -> None:
         if self.node.on_error == "fail":
-            raise applying_failed(self, event, error) from error
+            failed = applying_failed(self, event, error)
+            if self.tries is not None:
+                failed.cause += self.tries.story
+            raise failed from error
         if self.following is not None:
             self.following.take_back()
         if self.node.on_error == "drop":
@@ -115,6 +132,36 @@ class Step(ABC):
             self.following.end(root, told(error))
         else:
             self.letters.append((event, told(error)))
+
+    def hold(self, events: Events, place: int) -> None:
+        """Keep the event at this place, which is to be tried again, and those behind it."""
+        self.rest = partial(self._go_on, events[place:])
+        self.processed -= len(events) - place  # `process` counts all that it was given
+
+    def _go_on(self, events: Events) -> Outputs:
+        """Try the first of these events again; if it is done, the others are what is left to do."""
+        assert self.tries is not None
+        if self.tries.marks.ended() and (error := self.tries.error) is not None:
+            self.tries.over()
+            self._end_held(events[0], roots_of(events)[0], error)
+            outputs: Outputs = {}
+        else:
+            self.retried += 1
+            outputs = self.process(events[:1])
+            if self.rest is not None:  # it has failed again
+                self.rest = partial(self._go_on, events)
+                return outputs
+            self.tries.over()
+        if len(events) > 1:
+            self.rest = partial(self.process, events[1:])
+        return outputs
+
+    def _end_held(self, event: Any, root: int, error: Exception) -> None:
+        """Apply `then` to an event that waits, without another try."""
+        if self.following is not None:
+            self.following.begin(root)
+        self._end(event, root, error)
+        self.processed += 1
 
     def _emit(self, outputs: dict[str, Events]) -> Callable[..., None]:
         """The fastest function that takes an event to where it goes."""
@@ -145,8 +192,10 @@ class Step(ABC):
                     check(ends or [so_far])
             except Exception as error:
                 cut(emitted, ends or [so_far])
+                if self.give_up(event, root, error):
+                    self.hold(events, place)
+                    break
                 undo()
-                self.give_up(event, root, error)
                 continue
             except KeyboardInterrupt:
                 raise

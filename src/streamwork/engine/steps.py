@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from itertools import repeat
 from typing import Any, cast
 
@@ -80,6 +81,7 @@ class InstanceStep(OperatorStep):
 
     state: InstanceState
     _given: Any = None  # the record that the operator object stands for
+    _held: Any = UNKNOWN  # while an event waits to be tried again: the record that a fresh object is set up from first
 
     @property
     def is_stale(self) -> bool:
@@ -97,21 +99,35 @@ class InstanceStep(OperatorStep):
 
         def one(place: int, event: Any) -> None:
             nonlocal before, after
-            before = self._taken() if after is UNKNOWN else after
+            if self._held is not UNKNOWN:  # setting it up is part of the try: it may need what is down
+                before, operator = self._held, own_copy(self.node)
+                operator.setup_instance(self.instance, copy.deepcopy(before))
+                self.operator = operator
+            else:
+                before = self._taken() if after is UNKNOWN else after
             after = UNKNOWN
             collector.failure = None
             if self.operator.apply(event, collector) is not None:
                 raise TypeError(RETURNED)
             collector.check()
             after = self._taken()
+            self._held = UNKNOWN
 
         def undo() -> None:
             nonlocal after
-            after = UNKNOWN
+            after = self._held = UNKNOWN
             self.operator = own_copy(self.node)
             self._guarded_set_up(before)
 
         self._each(events, outputs, one, undo)
+        if self.rest is not None:
+            self._held = before
+
+    def _end_held(self, event: Any, root: int, error: Exception) -> None:
+        super()._end_held(event, root, error)
+        before, self._held = self._held, UNKNOWN
+        self.operator = own_copy(self.node)
+        self._guarded_set_up(before)
 
     def take_state(self) -> None:
         self.state.record = self._given = self._taken()
@@ -174,6 +190,7 @@ class KeyedStep(Step):
     """An operator with one record per key."""
 
     state: KeyedState
+    _timer: tuple[Any, datetime] | None = None  # that waits to be tried again
 
     def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
         super().__init__(node, instance, tracked)
@@ -235,7 +252,9 @@ class KeyedStep(Step):
         roots = roots_of(events) if following is not None else repeat(UNTRACKED)
         given, so_far, delivered, ends = counter(outputs), 0, 0, several(emitted)
         check, fits, newest, keeps_fitting = *self._check(outputs), emitted[0], fitting(new_record)
-        for event, key, record, root in zip(events, keys, map(records.get, keys), roots, strict=False):
+        for place, (event, key, record, root) in enumerate(
+            zip(events, keys, map(records.get, keys), roots, strict=False)
+        ):
             if following is not None:
                 following.begin(root)
             mine = new_record() if record is None else copied(record)
@@ -252,7 +271,9 @@ class KeyedStep(Step):
             except Exception as error:
                 cut(emitted, ends or [so_far])
                 collector.forget_wishes()
-                self.give_up(event, root, error)
+                if self.give_up(event, root, error):
+                    self.hold(events, place)
+                    break
                 continue
             except KeyboardInterrupt:
                 raise
@@ -278,7 +299,7 @@ class KeyedStep(Step):
         assert self.node.keeps is not None
         collector.tracking = self.following  # it may acknowledge what it has gathered
         check, _ = self._check(outputs)
-        while (due := self.state.pop_due(clock, now)) is not None:
+        while (due := self._timer or self.state.pop_due(clock, now)) is not None:
             key, at = due
             if self.following is not None:
                 self.following.begin(UNTRACKED)
@@ -289,6 +310,8 @@ class KeyedStep(Step):
             what = f"the timer of {key!r} at {at.isoformat()}"
             self.processed += 1
             try:
+                if self._timer is not None:
+                    self._try_timer_again()
                 self.operator.on_timer(key, at, mine, collector)
                 collector.check()
                 check(ends)
@@ -296,12 +319,19 @@ class KeyedStep(Step):
             except Exception as error:
                 cut(list(outputs.values()), ends)
                 collector.forget_wishes()
-                self.give_up(what, UNTRACKED, error)
+                if self.give_up(what, UNTRACKED, error):
+                    self._timer, self.rest = due, partial(self.fire, clock, now)
+                    self.processed -= 1
+                    break
+                self._timer = None
                 continue
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 raise applying_failed(self, what, error) from error
+            if self._timer is not None and self.tries is not None:
+                self._timer = None
+                self.tries.over()
             self.delivered += ends != [*map(len, outputs.values())]
             self.state.records[key] = mine
             if collector.asked:
@@ -310,6 +340,13 @@ class KeyedStep(Step):
             for out in outputs.values():
                 cast(Tracked, out).came_from(UNTRACKED)
         return outputs
+
+    def _try_timer_again(self) -> None:
+        """Raises what the last try has raised if the driver asks for the end of all waits."""
+        assert self.tries is not None and self.tries.error is not None
+        if self.tries.marks.ended():
+            raise self.tries.error
+        self.retried += 1
 
     def _settle(self, collector: KeyedCollector) -> None:
         """Carry out what the operator asked for in one call: to forget its key, or to be woken."""

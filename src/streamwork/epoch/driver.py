@@ -45,9 +45,11 @@ import msgspec
 
 from streamwork.components import Position, ReadProgress
 from streamwork.delivery.counts import KINDS
+from streamwork.delivery.retrying import Watch
 from streamwork.engine import Abandoned, Report, Work
 from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
+from streamwork.epoch.allowance import Allowance
 from streamwork.epoch.compactor import Background, Compactor, at_once
 from streamwork.epoch.compute import Compute
 from streamwork.epoch.doubt import Doubts, InDoubt
@@ -112,10 +114,12 @@ class Driver:
         overlap: bool | None = None,
         change_semantics: bool = False,
         refill: Collection[str] = (),
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         """`depth` is how many epochs may be under way at a time; `background` is where snapshots are made. With `overlap` an
         epoch is computed while the sinks commit the one before it; None: where the host can. `refill` names sinks that are
-        filled again, with what is kept, if they are lost.
+        filled again, with what is kept, if they are lost. `stopping` tells whether a stop is asked for: then no epoch waits for
+        an event to be tried again. It is asked often, and from any thread.
         """
         self.graph = graph
         self.at: Manifest
@@ -127,10 +131,12 @@ class Driver:
         self._clock = clock
         self._new_uid = new_uid
         self._listener = listener
+        self._stopping = stopping
         self._take_over = take_over
         self._sinks = Sinks(graph, store)
         self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence, change_semantics, refill)
         steady = SteadyClock(clock)
+        self._retries = any(node.retry is not None for node in graph.nodes)
         self._undone = Undone(
             graph, self._layout, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000)
         )
@@ -148,6 +154,7 @@ class Driver:
         self._tip: Manifest  # what the next epoch builds on: `at`, or its child that is prepared
         self._chains: Chains = {}  # the state files of the tip, without those that are damaged
         self._line: list[Manifest] = []  # `at` and its ancestors that are kept, newest first
+        self._retrying: Watch | None = None  # the marks of tasks that try an event again; None before the start
         self._kept = self._tidied = 0.0
         self._kept_at = -1  # the epoch that sources were last told of
 
@@ -173,6 +180,8 @@ class Driver:
         killed = self.fences.cut_short()
         seen = [row.fence for row in self._sinks.ledgers(self._uid).values() if row is not None]
         self.fence = self.fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
+        self._retrying = Watch(self._store.disk, self._store.folder, self.fence, self._clock.monotonic)
+        self._retrying.clear()
         self._sinks.register(self._uid, self.fence, lambda name: self._tell(Step.REGISTER, 0))  # 4
         choice = self._recovery.read(identity, self.fence)  # 5
         self._tell(Step.READ, choice.at.epoch)
@@ -337,11 +346,21 @@ class Driver:
 
     def _collect(self, plan: Plan) -> Sequence[Report]:
         """3. Has everyone reported, and do the attempts agree? Else the epoch is computed again."""
-        limit, began = self._settings.checkpoint_timeout, self._clock.monotonic()
+        retrying = self._retrying
+        assert retrying is not None
+        allowed = Allowance(
+            self._settings.checkpoint_timeout,
+            self._clock.monotonic,
+            lambda: self._retries and bool(retrying.fresh(plan.epoch)),
+            self._stopping,
+            retrying.end if self.graph.promise.at_most_once else None,
+        )
+        try:
+            return self._agreed(plan, allowed.expired)
+        finally:
+            retrying.clear(plan.epoch)
 
-        def expired() -> bool:
-            return limit is not None and self._clock.monotonic() - began > limit
-
+    def _agreed(self, plan: Plan, expired: Callable[[], bool]) -> Sequence[Report]:
         for _ in range(ATTEMPTS):
             reports = self._host.collect(plan.epoch, expired)
             self._tell(Step.COMPUTE, plan.epoch)
@@ -508,6 +527,8 @@ class Driver:
                 self._keep()
         self._store.discard_files(self._compactor.give_up())
         self._doubts.close()
+        if self._retrying is not None:
+            self._retrying.clear()
         self._sinks.close()
         self._watch.close()
         with contextlib.suppress(OSError):  # then whoever comes next waits a little longer

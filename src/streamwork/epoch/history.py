@@ -267,13 +267,12 @@ def rows(path: Path, last: int) -> Sequence[Row]:
 
 def counts(path: Path, epoch: int) -> list[Count]:
     """What was counted in one epoch, by instance."""
-    wanted = f"SELECT outcome, component, instance, {_KINDS} FROM counts WHERE epoch = ?"
-    return _counts(_query(path, wanted, (epoch,)))
+    return _counts(_query(path, f"{_counted(path, 'counts')} WHERE epoch = ?", (epoch,)))
 
 
 def totals(path: Path) -> list[Count]:
     """What was counted since the history was begun, by what became of it and by instance."""
-    return _counts(_query(path, f"SELECT outcome, component, instance, {_KINDS} FROM totals"))
+    return _counts(_query(path, _counted(path, "totals")))
 
 
 def outcomes(path: Path) -> list[Sum]:
@@ -309,6 +308,13 @@ def input_ends(path: Path) -> list[InputEnd]:
         return [msgspec.convert(dict(zip(names, values, strict=True)), InputEnd) for values in found]
     except msgspec.ValidationError:
         return []
+
+
+def _counted(path: Path, table: str) -> str:
+    """The query for what was counted. What an earlier version did not count is 0."""
+    known = {name for _, name, *_ in _query(path, f"PRAGMA table_info({table})")}
+    kinds = ", ".join(kind if kind in known else f"0 AS {kind}" for kind in KINDS)
+    return f"SELECT outcome, component, instance, {kinds} FROM {table}"
 
 
 def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
@@ -400,6 +406,10 @@ def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+def _columns(db: sqlite3.Connection, table: str) -> set[str]:
+    return {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
+
+
 def _open(path: Path) -> sqlite3.Connection:
     # The driver is closed by whichever thread ends it.
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
@@ -408,6 +418,9 @@ def _open(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode=DELETE")
         for table in _CREATE:
             db.execute(table)
+        for name in ("counts", "totals"):  # a file of an earlier version
+            for kind in set(KINDS) - _columns(db, name):
+                db.execute(f"ALTER TABLE {name} ADD COLUMN {kind} INTEGER DEFAULT 0")
     except BaseException:
         db.close()
         raise

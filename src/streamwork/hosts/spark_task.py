@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from streamwork.delivery.retrying import FRESH_SECONDS
 from streamwork.engine import Parcel, Work, Worker
 from streamwork.engine.instance import Read
 from streamwork.hosts.spark_input import Arrivals
@@ -23,8 +24,9 @@ from streamwork.hosts.spark_rows import Rows
 from streamwork.hosts.spark_seats import take_seat
 from streamwork.job import Layout
 from streamwork.world import RealDisk
+from streamwork.world.heartbeat import Heartbeat
 
-_worker = Worker(RealDisk())
+_worker = Worker(RealDisk(), beating=lambda beat: Heartbeat(beat, FRESH_SECONDS))
 _layouts: dict[str, Layout] = {}
 _seen: set[tuple[str, int]] = set()  # folders and fences of drivers that share them with this process
 

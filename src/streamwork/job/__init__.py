@@ -9,6 +9,7 @@ from streamwork.job.backoff import Backoff
 from streamwork.job.graph import Graph, Input, Node, NodeKind
 from streamwork.job.job import Job, Stream
 from streamwork.job.layout import Layout
+from streamwork.job.retry import Retry
 from streamwork.job.settings import Settings
 
-__all__ = ["Backoff", "Graph", "Input", "Job", "Layout", "Node", "NodeKind", "Settings", "Stream"]
+__all__ = ["Backoff", "Graph", "Input", "Job", "Layout", "Node", "NodeKind", "Retry", "Settings", "Stream"]

@@ -18,6 +18,7 @@ from streamwork.components.collector import MAIN
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
+from streamwork.job.retry import Retry
 from streamwork.job.semantics import EXACTLY_ONCE, Isolation, Promise, check_operator, check_sink, check_source
 
 
@@ -53,6 +54,7 @@ class Node:
     grouping: Grouping | None = None  # None: by key if there is one, else wherever the events are
     parallelism: int = 1
     on_error: str = "fail"
+    retry: Retry | None = None  # of an operator: how an event is tried again before `on_error` applies
     isolation: Isolation = Isolation.READ_COMMITTED  # of a sink
     time: str | None = None  # of a source: the field that says when an event happened
 

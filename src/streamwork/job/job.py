@@ -30,13 +30,14 @@ from streamwork.components.collector import MAIN
 from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
 from streamwork.components.operator import check_batches
-from streamwork.components.source import OnError, check_on_error
+from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
 from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
+from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import Promise, known_isolation
 from streamwork.job.settings import Settings
 from streamwork.job.size import size
@@ -116,7 +117,7 @@ class Job:
         """The frozen, validated graph, with these settings or the job's own. Refuses semantics that cannot hold."""
         promise = (settings or self.settings).promise
         nodes = (_located(node, self.home) for node in self._nodes.values())
-        return Graph(self.name, tuple(_resolved(node, promise) for node in nodes), promise)
+        return Graph(self.name, tuple(resolved(node, promise) for node in nodes), promise)
 
     def describe(self) -> str:
         """The job as text, one line per component."""
@@ -176,15 +177,16 @@ class Stream:
         id: str | None = None,  # noqa: A002 (the word users know)
         grouping: Grouping | None = None,
         parallelism: int | None = None,
-        on_error: OnError | None = None,
+        on_error: OnError | Retry | None = None,
     ) -> Stream:
         """Put an operator behind this stream. What keeps state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
 
         `on_error` says what becomes of an event that the operator raises on: "fail" stops the job; "drop" leaves it out as if
         it had never been applied, and counts it; "dead-letter" also keeps it. The default follows the semantics.
+        `Retry(times=, within=, then=)` tries the event again in place first, and then does what `then` says.
         """
         name = type(operator).__name__
-        check_on_error(on_error)
+        then, retry = policy(on_error)
         keeps: type[Record] | None = None
         if isinstance(operator, KeyedOperator | StatefulOperator):
             if id is None:
@@ -194,7 +196,7 @@ class Stream:
             takes, gives = operator.types()
         else:
             raise _not_a("operator", operator, "an Operator, a StatefulOperator or a KeyedOperator")
-        check_batches(operator, on_error)
+        check_batches(operator, then, retry is not None)
         for method in (getattr(operator, one, None) for one in ("apply", "apply_batch", "on_timer")):
             if inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method):
                 raise WrongUse(
@@ -233,7 +235,8 @@ class Stream:
                 None if key is None else Key.of(self.event, key),
                 grouping,
                 self.job._parallelism(parallelism),
-                on_error or "",
+                then or "",
+                retry,
             )
         )
 
@@ -266,7 +269,7 @@ class Stream:
         function: Callable[[Any], Any],
         to: type[Event] | None = None,
         id: str | None = None,  # noqa: A002
-        on_error: OnError | None = None,
+        on_error: OnError | Retry | None = None,
     ) -> Stream:
         """One event for each event. `to` is the type that comes out; it may also stand in the function's annotation."""
         operator = Map(function, self.event, _gives(function, to))
@@ -277,7 +280,7 @@ class Stream:
         function: Callable[[Any], Iterable[Any]],
         to: type[Event],
         id: str | None = None,  # noqa: A002
-        on_error: OnError | None = None,
+        on_error: OnError | Retry | None = None,
     ) -> Stream:
         """Any number of events for each event."""
         operator = FlatMap(function, self.event, to)
@@ -287,7 +290,7 @@ class Stream:
         self,
         function: Callable[[Any], Any],
         id: str | None = None,  # noqa: A002
-        on_error: OnError | None = None,
+        on_error: OnError | Retry | None = None,
     ) -> Stream:
         """The events for which the function says true."""
         operator = Filter(function, self.event, self.event)
@@ -307,7 +310,7 @@ class Stream:
         state: type[Record],
         id: str,  # noqa: A002
         to: type[Event] | None = None,
-        on_error: OnError | None = None,
+        on_error: OnError | Retry | None = None,
     ) -> Stream:
         """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
         operator = MapWithState(function, self.event, state, _gives(function, to))
@@ -328,7 +331,7 @@ class Stream:
             raise _not_a("sink", sink, "SqliteSink or another Sink")
         before = {self.job._nodes[one.node].parallelism for one in self._inputs}
         parallelism = before.pop() if len(before) == 1 else 1
-        check_on_error(on_error)
+        then = policy_of_sink(id, on_error)
         node = Node(
             id,
             NodeKind.SINK,
@@ -336,7 +339,7 @@ class Stream:
             self._inputs,
             takes=self.event,
             parallelism=parallelism,
-            on_error=on_error or "",
+            on_error=then or "",
             isolation=known_isolation(isolation),
         )
         return self.job._add(node)
@@ -365,7 +368,7 @@ def _located(node: Node, home: Path) -> Node:
     return replace(node, component=component.located(home)) if isinstance(component, Located) else node
 
 
-def _resolved(node: Node, promise: Promise) -> Node:
+def resolved(node: Node, promise: Promise) -> Node:
     """With what the semantics decide where the person has not. `print()` never stands in the way."""
     if isinstance(node.component, Observer):
         return replace(node, on_error="drop")

@@ -105,7 +105,8 @@ def cli() -> None:
     "--on-error",
     multiple=True,
     metavar="COMPONENT=POLICY",
-    help="What becomes of events that a component cannot do: fail, drop or dead-letter. For several, say it again.",
+    help="What becomes of events that a component cannot do: fail, drop, dead-letter, or retry:times=5,within=1min,then=fail. "
+    "For several, say it again.",
 )
 @click.option(
     "--metrics",

@@ -7,6 +7,7 @@ counted is counted since `history.sqlite` was begun; if that file is removed, it
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from streamwork.delivery.retrying import Mark, marks
+from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import Count, input_ends, outcomes, totals
 from streamwork.epoch.lag import lags
 from streamwork.epoch.store import Store
 from streamwork.tools.checkpoints import open_store
 from streamwork.tools.status import letters, waits
-from streamwork.world import Clock
+from streamwork.world import Clock, RealProcesses
 
 
 def exposition(root: Path, job: str, clock: Clock) -> bytes:
@@ -104,6 +107,13 @@ class JobMetrics(Collector):
                 family.add_metric([self._job, source, partition, lag.unit], behind)
         return family
 
+    def _marks(self) -> list[Mark]:
+        newest = max(self._store.completed(), default=0)
+        fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
+        mine = fences.newest()
+        found = [] if mine is None else marks(self._store.disk, self._store.folder, mine.fence)
+        return [mark for mark in found if mark.epoch > newest]
+
     def _undone(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily(
             "streamwork_waiting_events", "Events that are not done, under acknowledging.", labels=["job", "state"]
@@ -111,11 +121,19 @@ class JobMetrics(Collector):
         kept = CounterMetricFamily(
             "streamwork_dead_letters", "Dead letters that are kept.", labels=["job", "component"]
         )
+        retrying = GaugeMetricFamily(
+            "streamwork_retrying_events",
+            "Events that a component tries again in place while their checkpoint waits.",
+            labels=["job", "component"],
+        )
         found = waits(self._store, self._clock.now())
         if not found.problem:
             waiting.add_metric([self._job, "failed"], found.count - found.pending)
             waiting.add_metric([self._job, "pending"], found.pending)
         for component, count in letters(self._store).by_component.items():
             kept.add_metric([self._job, component], count)
+        for component, count in Counter(mark.component for mark in self._marks()).items():
+            retrying.add_metric([self._job, component], count)
         yield waiting
         yield kept
+        yield retrying

@@ -10,6 +10,8 @@ from streamwork.components.operator import check_batches
 from streamwork.components.source import check_on_error
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.job import Graph, Node, NodeKind
+from streamwork.job.job import resolved
+from streamwork.job.retry import policy, policy_of_sink
 
 
 def parse(given: Iterable[str]) -> dict[str, str]:
@@ -18,7 +20,11 @@ def parse(given: Iterable[str]) -> dict[str, str]:
     for value in given:
         component, is_there, policy = value.partition("=")
         if not is_there:
-            raise WrongUse("SW-USAGE", f"--on-error {value} names no policy", "write COMPONENT=fail|drop|dead-letter")
+            raise WrongUse(
+                "SW-USAGE",
+                f"--on-error {value} names no policy",
+                "write COMPONENT=fail|drop|dead-letter|retry:times=5,within=1min,then=fail",
+            )
         found[component] = policy
     return found
 
@@ -32,18 +38,23 @@ def with_on_error(graph: Graph, chosen: Mapping[str, str]) -> Graph:
             f"--on-error names {unknown[0]!r}, which job {graph.job} does not have",
             f"use one of: {', '.join(sorted(known))}",
         )
-    return replace(graph, nodes=tuple(_changed(node, chosen.get(node.id)) for node in graph.nodes)) if chosen else graph
+    return (
+        replace(graph, nodes=tuple(_changed(graph, node, chosen.get(node.id)) for node in graph.nodes))
+        if chosen
+        else graph
+    )
 
 
-def _changed(node: Node, on_error: str | None) -> Node:
+def _changed(graph: Graph, node: Node, on_error: str | None) -> Node:
     if on_error is None:
         return node
-    check_on_error(on_error)
     if node.kind is NodeKind.SOURCE:
-        return replace(node, component=node.component.with_on_error(on_error, override=True))
-    if node.kind is NodeKind.OPERATOR:
-        check_batches(node.component, on_error)
-    return replace(node, on_error=on_error)
+        return replace(node, component=node.component.with_on_error(check_on_error(on_error), override=True))
+    if node.kind is NodeKind.SINK:
+        return replace(node, on_error=policy_of_sink(node.id, on_error) or "")
+    then, retry = policy(on_error)
+    check_batches(node.component, then, retry is not None)
+    return resolved(replace(node, on_error=then or "", retry=retry), graph.promise)
 
 
 def with_way_on(error: StreamworkError, command: Sequence[str]) -> None:

@@ -131,10 +131,11 @@ def started_lines(started: Started) -> list[str]:
 
 
 def end_lines(outcome: Outcome) -> list[str]:
-    """Events that went in; and, wherever on their way, what was dropped and what is kept as dead letters."""
+    """Events that went in; and, wherever on their way, what was dropped, kept as dead letters or tried again."""
     if outcome.started == NOT_STARTED:
         return [f"{NOT_STARTED}; the last checkpoint is {outcome.checkpoint}"]
     lost = f", {outcome.dropped:,} dropped" if outcome.dropped else ""
     lost += f", {outcome.dead_letters:,} dead letters" if outcome.dead_letters else ""
+    lost += f", {outcome.retried:,} retries" if outcome.retried else ""
     end = f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{lost} in {outcome.seconds:.1f} s"
     return [*doubt.lines(outcome.in_doubt), end]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streamwork.errors import WrongUse
 from streamwork.hosts.master import DEFAULT_MASTER
-from streamwork.job import Job, jobfile
+from streamwork.job import Job, Retry, jobfile
 from streamwork.job.duration import seconds
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 
@@ -27,7 +27,7 @@ def run_here(
     semantics: str | None = None,
     tracking: str | None = None,
     change_semantics: bool = False,
-    on_error: dict[str, str] | None = None,
+    on_error: Mapping[str, str | Retry] | None = None,
     refill: Sequence[str] = (),
     master: str = DEFAULT_MASTER,
     spark_log: bool = False,
@@ -70,7 +70,7 @@ def run_here(
         refill=tuple(refill),
         spark_log=spark_log,
         module_folder=folder,
-        on_error=on_error or {},
+        on_error={name: str(policy) for name, policy in (on_error or {}).items()},
         command=_command(target, mode, root, until_caught_up, semantics, tracking, on_error or {}) if main else (),
     )
     if watcher is None:
@@ -104,7 +104,7 @@ def _command(
     until_caught_up: bool,
     semantics: str | None,
     tracking: str | None,
-    on_error: Mapping[str, str],
+    on_error: Mapping[str, str | Retry],
 ) -> tuple[str, ...]:
     """What to type to run it in the same way, for errors that say how to go on."""
     given = {"--root": root, "--semantics": semantics, "--tracking": tracking}

@@ -23,12 +23,12 @@ from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.hosts.spark_life import spark_gone
 from streamwork.job import Graph, Job, Settings
 from streamwork.tools.backfill import MARK, everything, with_ways_out
-from streamwork.tools.heartbeat import Heartbeat
 from streamwork.tools.hosting import Host, on_spark
 from streamwork.tools.on_error import with_on_error, with_way_on
 from streamwork.tools.stopping import Stop, Stopped
 from streamwork.tools.supervisor import supervise
 from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, step_back
+from streamwork.world.heartbeat import Heartbeat
 
 IDLE_SECONDS = 0.05
 ATTEND_SECONDS = 0.2
@@ -101,6 +101,7 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     restarts: int = 0
     dead_letters: int = 0
+    retried: int = 0  # tries, in place, at events that had failed before
     in_doubt: tuple[
         InDoubt, ...
     ] = ()  # under at-most-once: input of epochs that broke off, as far as this run was the first to tell
@@ -128,7 +129,7 @@ class Tally:
     """Counts what a run did, and tells a watcher."""
 
     def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
-        self.checkpoints = self.events = self.dropped = self.dead_letters = 0
+        self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = 0
         self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # a restart finds the same again
         self._sources = sources
         self._watcher = watcher
@@ -141,6 +142,7 @@ class Tally:
             for counters in manifest.counters.values():
                 self.dropped += counters["dropped"]
                 self.dead_letters += counters["dead_letters"]
+                self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
         if self._watcher is not None:
             self._watcher.on_step(step, epoch, manifest)
 
@@ -186,6 +188,7 @@ def run(
         seconds=round(clock.monotonic() - began, 3),
         restarts=restarts,
         dead_letters=lives.tally.dead_letters,
+        retried=lives.tally.retried,
         in_doubt=tuple(lives.tally.in_doubt.values()),
     )
     if watcher is not None:
@@ -265,6 +268,7 @@ class Lives:
             background=self._background.submit,
             change_semantics=self._options.change_semantics,
             refill=self._options.refill,
+            stopping=self._is_asked_to_stop,
         )
         driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.tell, silent, self._stop.sleep
         try:
@@ -300,7 +304,7 @@ class Lives:
     def _start_host(self) -> Host:
         options = self._options
         if not options.mode.on_spark:
-            return LocalHost(self._store.disk)
+            return LocalHost(self._store.disk, clock=self._clock)
         log = None if options.spark_log else self._store.folder / "spark.log"
         return on_spark(
             self._graph, options.root, options.master, log, options.module_folder, self._clock, self._stop.check
@@ -346,10 +350,19 @@ class Lives:
         self._attended = now
         fence = self._fences.mine.fence
         self._fences.check(fence)
+        self._take_requests(fence)
+
+    def _take_requests(self, fence: int) -> None:
         for request in self._control.requests(fence):
             if request.kind is Kind.STOP and request not in self._requests:
                 self._requests.append(request)
                 self._stop.asked = True
+
+    def _is_asked_to_stop(self) -> bool:
+        """Asked while an epoch waits for an event to be tried again; by whichever thread watches over it."""
+        if not self._stop.asked and self._fences is not None and self._fences.mine is not None:
+            self._take_requests(self._fences.mine.fence)
+        return self._stop.asked
 
     def _answer(self, ok: bool, text: str) -> None:
         for request in self._requests:

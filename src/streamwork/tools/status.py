@@ -21,6 +21,7 @@ from streamwork.epoch.lag import Lag, lags
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused
 from streamwork.tools.checkpoints import NOTHING, open_store
+from streamwork.tools.retrying import RetriedEvent, retried, retried_lines
 from streamwork.world import Clock, RealProcesses
 
 POLL_SECONDS = 0.05
@@ -87,6 +88,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: dict[int, int]  # epoch -> the fence whose start set it aside
     abandoned: int  # of the last hundred epochs
     counts: dict[str, ComponentCounts]  # as far as the history knows
+    retrying: list[RetriedEvent]  # what a checkpoint under way waits for
     waiting: Waits
     dead_letters: Letters
     in_doubt: list[InDoubt]  # under at-most-once: input of epochs that broke off
@@ -118,6 +120,9 @@ def look(root: Path, job: str, clock: Clock) -> Status:
         quarantined=store.quarantined(),
         abandoned=sum(row.outcome in NOTHING for row in recent),
         counts=counted(history, recent[0].epoch if recent else 0),
+        retrying=retried(store.disk, store.folder, holder.fence, done.epoch if done else 0, clock)
+        if holder is not None and _running(holder) is not False
+        else [],
         waiting=waits(store, clock.now()),
         dead_letters=letters(store),
         in_doubt=in_doubt(history),
@@ -184,6 +189,7 @@ def lines(status: Status) -> list[str]:
         told.append(f"checkpoint {status.checkpoint}, completed {status.age_seconds:,.1f} s ago")
     if status.position:
         told.append("position: " + ", ".join(f"{name} at {at:,}" for name, at in sorted(status.position.items())))
+    told += retried_lines(status.retrying)
     told += lag_lines(status.lag, bool(status.running))
     if status.steps is not None:
         told.append(f"last steps: {durations(status.steps)}")

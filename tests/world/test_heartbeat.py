@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from streamwork.tools.heartbeat import Heartbeat
+from streamwork.world.heartbeat import Heartbeat
 
 
 def test_it_beats_while_the_main_thread_is_busy_and_then_no_more() -> None:
