@@ -200,7 +200,9 @@ class Walk:
             seen.sink(SqliteSink("/nowhere/out.db", name), id=name)
         graph = job.graph()
         parts: dict[str, Any] = {name: _Sink(self, table, self._use_ledger) for name, table in self.tables.items()}
-        parts["in"] = Script(Payment, self.events, 1, self.rng.randint(1, 3), _never, self.clock.sleep)
+        parts["in"] = Script(
+            Payment, self.events, 1, self.rng.randint(1, 3), _never, self.clock.sleep, self.clock.sleep
+        )
         nodes = tuple(replace(node, component=parts.get(node.id, node.component)) for node in graph.nodes)
         return Graph(graph.job, nodes)
 

@@ -357,7 +357,7 @@ class ParquetKit(Kit):
         return [msgspec.convert(dict(zip(Wide.__struct_fields__, row, strict=True)), Wide) for row in self._table()]
 
     def gate(self, sink: Any, gate: Gate) -> None:
-        names = ("make", "write", "write_rows", "sync", "rename", "create", "remove")
+        names = ("make", "write", "write_rows", "sync", "rename", "create", "remove", "link", "exchange")
         sink._folders = Gated(Folders(), gate, *names)
 
 

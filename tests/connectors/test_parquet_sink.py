@@ -15,11 +15,12 @@ import pytest
 from connectors.kits import Died, Gate, Gated, batch, entry, seen, staged
 from sample import Seen
 from streamwork import Event, JobFailed, ParquetSink, Refused, WrongUse
+from streamwork.connectors import parquet_sink
 from streamwork.connectors.folders import Folders
 
 
-def driver(folder: Path, fence: int = 1, folders: Any = None) -> Any:
-    sink: Any = ParquetSink(folder / "out")
+def driver(folder: Path, fence: int = 1, folders: Any = None, **options: Any) -> Any:
+    sink: Any = ParquetSink(folder / "out", **options)
     if folders is not None:
         sink._folders = folders
     sink.open(Seen)
@@ -27,8 +28,8 @@ def driver(folder: Path, fence: int = 1, folders: Any = None) -> Any:
     return sink
 
 
-def filled(folder: Path) -> Any:
-    sink = driver(folder)
+def filled(folder: Path, **options: Any) -> Any:
+    sink = driver(folder, **options)
     sink.commit(entry(1, 0, 2), staged(seen(1, 2)))
     sink.commit(entry(2, 2, 4), iter(()))
     sink.commit(entry(7, 4, 5), staged(seen(3)))
@@ -44,18 +45,22 @@ def test_the_layout_that_is_documented(tmp_path: Path) -> None:
     assert [name for name in found if name != at_once] == [
         "_owner.json",
         "epoch=1/_ledger.json",
-        "epoch=1/part-0.parquet",
-        "epoch=2/_ledger.json",
-        "epoch=7/_ledger.json",
-        "epoch=7/part-0.parquet",
+        "epoch=1/part-1.parquet",
+        "epoch=1/part-7.parquet",
     ]
-    assert json.loads((tmp_path / "out" / "epoch=7" / "_ledger.json").read_text()) == {
-        "uid": "u", "sink": "s", "position": {"a/0": 5}, "fence": 1, "manifest_sha256": "m7",
+    assert json.loads((tmp_path / "out" / "epoch=1" / "_ledger.json").read_text()) == {
+        "uid": "u", "sink": "s", "position": {"a/0": 5}, "fence": 1, "manifest_sha256": "m7", "last": 7,
     }  # fmt: skip
 
 
+def test_a_folder_for_each_checkpoint_where_that_is_asked_for(tmp_path: Path) -> None:
+    filled(tmp_path, folder_bytes=0)
+    found = sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.parquet"))
+    assert found == ["epoch=1/part-1.parquet", "epoch=7/part-7.parquet"]
+
+
 def test_duckdb_and_polars_read_it(tmp_path: Path) -> None:
-    filled(tmp_path)
+    filled(tmp_path, folder_bytes=0)
     pattern = f"{tmp_path}/out/epoch=*/*.parquet"
     expected = [("c1", 1, 10, 1), ("c2", 2, 20, 1), ("c0", 3, 30, 7)]
     rows = duckdb.sql(f"SELECT card, number, total, epoch FROM read_parquet('{pattern}', hive_partitioning=true)")
@@ -65,7 +70,7 @@ def test_duckdb_and_polars_read_it(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_reads_it(tmp_path: Path, spark: Any) -> None:
-    filled(tmp_path)
+    filled(tmp_path, folder_bytes=0)
     (tmp_path / "out" / "_staging" / "000000000001-ab").mkdir(exist_ok=True)
     found = spark.read.parquet(str(tmp_path / "out")).orderBy("number").collect()
     assert [tuple(row) for row in found] == [("c1", 1, 10, 1), ("c2", 2, 20, 1), ("c0", 3, 30, 7)]
@@ -86,7 +91,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_ledger_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     sink = filled(tmp_path)
-    (tmp_path / "out" / "epoch=7" / "_ledger.json").write_text("{")
+    (tmp_path / "out" / "epoch=1" / "_ledger.json").write_text("{")
     with pytest.raises(Refused, match="SW-SINK-LEDGER"):
         sink.commit(entry(8, 5, 6), staged(seen(4)))
 
@@ -95,7 +100,8 @@ def test_a_number_that_is_spent_is_followed_by_the_next_one(tmp_path: Path) -> N
     sink = filled(tmp_path)
     sink.commit(entry(6, 5, 6), staged(seen(4)))
     sink.commit(entry(7, 6, 7, parent_sha256="m6"), staged(seen(5)))
-    assert sorted(p.name for p in (tmp_path / "out").glob("epoch=[89]*")) == ["epoch=8", "epoch=9"]
+    parts = ["part-1.parquet", "part-7.parquet", "part-8.parquet", "part-9.parquet"]
+    assert sorted(p.name for p in (tmp_path / "out").glob("epoch=1/*.parquet")) == parts
     assert sink.ledger("u", "s").position == {"a/0": 7}
 
 
@@ -171,6 +177,7 @@ class Volatile(Folders):
         self._undo: dict[Path, list[Callable[[], Any]]] = {}
         self._unsynced: list[Path] = []
         self.cut = False
+        self.root = Path("/nowhere")
 
     def _step(self) -> None:
         self._left -= 1
@@ -217,6 +224,24 @@ class Volatile(Folders):
         else:
             super().rename(path, target)
 
+    def link(self, path: Path, target: Path) -> None:
+        self._step()
+        super().link(path, target)
+        self._undo.setdefault(target.parent, []).append(lambda: target.unlink(missing_ok=True))
+
+    def exchange(self, path: Path, target: Path) -> None:
+        self._step()
+        self._unsynced += [target / p.name for p in path.iterdir() if path in self._undo]
+        self._undo.pop(path, None)  # the names inside come along, as far as they are on the disk
+        super().exchange(path, target)
+        self._undo.setdefault(target.parent, []).append(lambda: Folders().exchange(target, path))
+
+    def remove(self, folder: Path) -> None:
+        """Removes nothing that a power cut could bring back: the exchange before it must be durable."""
+        self._step()
+        assert not self._undo.get(self.root), "removed before the exchange is durable"
+        super().remove(folder)
+
     def sync(self, folder: Path) -> None:
         self._step()
         super().sync(folder)
@@ -224,35 +249,40 @@ class Volatile(Folders):
             self._undo.pop(folder, None)
 
 
-def power_cuts(folder: Path, syncs: bool) -> int:
+def power_cuts(folder: Path, syncs: bool, before: int = 1) -> int:
     """Cut the power at each operation of a commit; afterwards the heir finds all of it or nothing, and goes on."""
     for steps in range(100):
         here = folder / str(steps)
         here.mkdir()
         first = driver(here)
-        first.commit(entry(1, 0, 2), staged(seen(1, 2)))
+        for number in range(1, before):
+            first.commit(entry(number, 0, 0, first=number == 1), staged(seen(100)))
+        first.commit(entry(before, 0, 2, first=before == 1), staged(seen(1, 2)))
         disk = Volatile(steps, syncs)
+        disk.root = here / "out"
         first._folders = disk
-        committed = True
+        committed, offer = True, entry(before + 1, 2, 4)
         try:
-            first.commit(entry(2, 2, 4), staged(seen(3, 4)))
+            first.commit(offer, staged(seen(3, 4)))
         except Died:
             committed = False
         if committed:
             disk._cut_power()  # after the answer nothing may be lost
         heir = driver(here, 2)
         there = heir.ledger("u", "s").manifest_sha256
-        assert there == "m2" or not committed, "acknowledged, and lost"
-        heir.commit(entry(2, 2, 4, fence=2), staged(seen(3, 4)))
+        assert there == offer.manifest_sha256 or not committed, "acknowledged, and lost"
+        heir.commit(entry(before + 1, 2, 4, fence=2), staged(seen(3, 4)))
         files = [str(p) for p in sorted((here / "out").glob("epoch=*/*.parquet"))]
-        assert len(duckdb.read_parquet(files).fetchall()) == 4
+        assert len(duckdb.read_parquet(files).fetchall()) == 4 + before - 1
         if committed:
             return steps
     raise AssertionError("a commit never ends")
 
 
-def test_a_power_cut_at_any_operation(tmp_path: Path) -> None:
-    assert power_cuts(tmp_path, syncs=True) >= 6
+@pytest.mark.parametrize("before", [1, 2, 4], ids=["grows", "links", "merges"])
+def test_a_power_cut_at_any_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    monkeypatch.setattr(parquet_sink, "MERGE_FILES", 4)
+    assert power_cuts(tmp_path, syncs=True, before=before) >= 6
 
 
 def test_without_syncing_what_is_renamed_a_power_cut_does_harm(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of renameat2, which only Linux has
 
 
 class Folders:
@@ -48,6 +51,21 @@ class Folders:
     def rename(self, path: Path, target: Path) -> None:
         """Raises FileNotFoundError if `path` is gone. A file replaces a file; a folder does not replace one that has anything."""
         path.rename(target)
+
+    def exchange(self, path: Path, target: Path) -> None:
+        """Two folders take each other's name, in one step. Raises FileNotFoundError if one is gone, and another OSError where
+        the system or the file system cannot do it.
+        """
+        call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        if call is None:
+            raise OSError("there is no renameat2 here")
+        if call(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path), None, str(target))
+
+    def link(self, path: Path, target: Path) -> None:
+        """Give a file a second name. Raises OSError where the file system cannot do it."""
+        os.link(path, target)
 
     def create(self, path: Path, target: Path) -> None:
         """As `rename`, for a file; raises FileExistsError where something is."""

@@ -1,12 +1,23 @@
-"""Parquet files as a sink: a folder per checkpoint, which appears whole or not at all.
+"""Parquet files as a sink: a checkpoint appears whole or not at all, and small files are merged.
 
     FOLDER/_owner.json                   uid and sink id of the job that fills it
     FOLDER/_staging/FENCE-TOKEN/         where the registered driver writes; there is one
-    FOLDER/epoch=42/part-0.parquet       the rows of checkpoint 42; no file if it has none
-    FOLDER/epoch=42/_ledger.json         how far they go: the ledger row, as of this checkpoint
+    FOLDER/epoch=42/part-N.parquet       rows of checkpoint 42 and of those after it, up to the next folder
+    FOLDER/epoch=42/_ledger.json         how far they go: the ledger row, as of the last of these checkpoints
     FOLDER/epoch=0/part-TOKEN.parquet    rows that were written at once
 
-The folder's number is that of the checkpoint, or the next one that is free: a job whose folder was restored from a backup gives
+The newest folder grows until it has `folder_bytes`; then the next checkpoint begins another one. To grow, a folder is replaced by
+one that has hard links to the files that are there, the new rows and the new ledger row, in one step (the two folders exchange
+their names). When there are `MERGE_FILES` files, the small ones are merged with the new rows into one file, in the same step. So a
+commit is one rename, or one exchange, and compaction is a part of it:
+
+    the driver dies               readers see                   what is left in staging       the next start
+    before the exchange           the folder as it was          the new folder, or a part     removes it; offers the rows again
+    after it                      the new folder                the old folder                removes it; the ledger has the rows
+
+Where folders cannot be exchanged (probed when a driver registers), each checkpoint gets a folder of its own, and nothing is merged.
+
+A number is that of the checkpoint, or the next one that is free: a job whose folder was restored from a backup gives
 numbers again that the target knows. Whether rows are written is decided by the position alone; numbers only keep the newest last.
 
 The fence needs no lock. Everything a driver brings in, it renames out of its own staging folder; and whoever registers with a
@@ -18,13 +29,15 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamwork.components import Event, LedgerEntry, LedgerRow, Located, Position, Sink, SinkKind
 from streamwork.components.schema import arrow_schema
@@ -37,7 +50,11 @@ from streamwork.errors import JobFailed, Refused, WrongUse
 E = TypeVar("E", bound=Event)
 LEDGER = "_ledger.json"
 ROWS_PER_GROUP = 131_072
+MERGE_FILES = 16  # in one folder
+SMALL = 1 << 20  # bytes: a file that is always merged
 _STAGED = re.compile(r"(\d{12})-[0-9a-f]+")
+_DEAD = re.compile(r"dead-\d{12}-[0-9a-f]+")
+_PART = re.compile(r"part-(\d+)\.parquet")
 _EPOCH = re.compile(r"epoch=([1-9]\d*)")
 
 
@@ -56,6 +73,7 @@ class _Ledger(msgspec.Struct, frozen=True):
     position: Position
     fence: int
     manifest_sha256: str
+    last: int = 0  # the highest number in the folder; 0: that of the folder
 
 
 class ParquetSink(Located, Sink[E], Generic[E]):
@@ -65,14 +83,19 @@ class ParquetSink(Located, Sink[E], Generic[E]):
 
     A commit:
         1  judges by the ledger row of the newest checkpoint;
-        2  writes rows and ledger row to ``epoch=N`` in the staging folder, and syncs both and the folder;
-        3  renames it into place, and syncs the target.
+        2  writes rows and ledger row to ``epoch=N`` in the staging folder, with links to the files of the newest folder if that
+           is to grow, and syncs both and the folder;
+        3  renames it into place, or lets it take the newest folder's place, and syncs the target.
+
+    `folder_bytes` is the size at which a folder is full; 0 gives each checkpoint a folder of its own.
     """
 
     kind = SinkKind.TRANSACTIONAL
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, folder_bytes: int = 128 << 20) -> None:
         self.path = Path(folder)
+        self._folder_bytes = folder_bytes
+        self._swaps = False  # True if folders can be exchanged and files linked here
         self._folders = Folders()
         self._schema: pa.Schema = None
         self._mine: Path | None = None  # the staging folder of this driver
@@ -128,8 +151,9 @@ class ParquetSink(Located, Sink[E], Generic[E]):
                         self._bury(name)
             self._folders.sync(self._staging)
             for name in self._folders.names(self._staging):
-                if name.startswith("dead-"):
+                if _DEAD.fullmatch(name):
                     self._folders.remove(self._staging / name)
+            self._swaps = self._can_swap(mine)
         self._mine = mine
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
@@ -153,32 +177,82 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             raise wrong_ledger(entry.sink, row, f"this sink has not registered, and offers checkpoint {entry.epoch}")
         position = entry.end if verdict is Verdict.APPLY else row.position
         assert position is not None
-        ledger = _Ledger(entry.uid, entry.sink, position, entry.fence, entry.manifest_sha256)
         with self._failing(), self._turning_away(entry.sink, entry.fence):
             newest = self._newest()
+            last = 0 if newest is None else self._read(newest).last or newest
+            ledger = _Ledger(entry.uid, entry.sink, position, entry.fence, entry.manifest_sha256, last)
             if verdict is Verdict.ADOPT:
                 assert newest is not None
                 if row.manifest_sha256 != entry.manifest_sha256:
                     self._adopt(self._mine, newest, ledger)
             else:
-                self._apply(self._mine, max(entry.epoch, (newest or 0) + 1), ledger, staged)
+                number = max(entry.epoch, last + 1)
+                self._apply(self._mine, number, newest, msgspec.structs.replace(ledger, last=number), staged)
 
-    def _apply(self, mine: Path, epoch: int, ledger: _Ledger, staged: Iterator[pa.RecordBatch]) -> None:
-        made, target = mine / f"epoch={epoch}", self.path / f"epoch={epoch}"
-        self._folders.remove(made)  # of a try that failed
+    def _apply(
+        self, mine: Path, number: int, newest: int | None, ledger: _Ledger, staged: Iterator[pa.RecordBatch]
+    ) -> None:
+        files = [] if newest is None else self._files(newest)
+        grows = self._swaps and newest is not None and sum(size for _, size in files) < self._folder_bytes
+        name = f"epoch={newest if grows else number}"
+        made, target = mine / name, self.path / name
+        self._folders.remove(made)  # of a try that failed, or a folder that was replaced
         with self._mine_only(mine):
             self._folders.make(made)  # 2
-        pieces = gathered(staged, ROWS_PER_GROUP)
+        keep = self._linked(files) if grows else 0
+        merged = [path for path, _ in files[keep:]] if grows else []
+        pieces = gathered(chain(_rows_of(merged), staged), ROWS_PER_GROUP)
         first = next(pieces, None)
         with self._mine_only(mine):
+            for path, _ in files[:keep]:
+                self._folders.link(path, made / path.name)
             if first is not None:
-                self._folders.write_rows(made / "part-0.parquet", self._schema, _chained(first, pieces))
+                self._folders.write_rows(made / f"part-{number}.parquet", self._schema, chain((first,), pieces))
             self._folders.write(made / LEDGER, msgspec.json.encode(ledger, order="sorted"))
             self._folders.sync(made)
-            self._folders.rename(made, target)  # 3
+            if grows:
+                self._folders.exchange(made, target)  # 3
+            else:
+                self._folders.rename(made, target)  # 3
         self._folders.sync(self.path)
         with suppress(FileNotFoundError):  # a successor may have renamed it meanwhile
             self._folders.sync(mine)
+        if grows:
+            self._folders.remove(made)
+
+    def _files(self, number: int) -> list[tuple[Path, int]]:
+        """The files of a folder and their sizes, in the order of their rows."""
+        folder = self.path / f"epoch={number}"
+        found = [(int(match[1]), name) for name in self._folders.names(folder) if (match := _PART.fullmatch(name))]
+        return [(folder / name, (folder / name).stat().st_size) for _, name in sorted(found)]
+
+    def _linked(self, files: Sequence[tuple[Path, int]]) -> int:
+        """How many files, the first ones, stay as they are; the others are merged with the new rows. One of an event that has
+        changed since stays.
+        """
+        least, keep = mergeable([size for _, size in files]), len(files)
+        while keep > least and self._schema.equals(pq.read_schema(files[keep - 1][0])):
+            keep -= 1
+        return keep
+
+    def _can_swap(self, mine: Path) -> bool:
+        """Whether this file system can do what it takes for a folder to grow."""
+        if not self._folder_bytes:
+            return False
+        one, other = mine / "probe-1", mine / "probe-2"
+        try:
+            with self._mine_only(mine):
+                self._folders.make(one)
+                self._folders.make(other)
+                self._folders.write(one / "file", b"")
+                self._folders.link(one / "file", other / "file")
+                self._folders.exchange(one, other)
+            return True
+        except OSError:
+            return False
+        finally:
+            self._folders.remove(one)
+            self._folders.remove(other)
 
     def _adopt(self, mine: Path, newest: int, ledger: _Ledger) -> None:
         """The rows are there: the newest folder's ledger row names another manifest from now on."""
@@ -279,6 +353,20 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             ) from error
 
 
-def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
+def mergeable(sizes: Sequence[int]) -> int:
+    """How many of the files stay as they are. With `MERGE_FILES` of them, those at the end are merged: each that is small, or not
+    larger than all after it together. So a row is merged about as often as the folder's size has doubled.
+    """
+    if len(sizes) < MERGE_FILES:
+        return len(sizes)
+    keep, after = len(sizes), 0
+    while keep and sizes[keep - 1] <= max(after, SMALL):
+        keep -= 1
+        after += sizes[keep]
+    return keep
+
+
+def _rows_of(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(ROWS_PER_GROUP, use_threads=False)
