@@ -71,7 +71,7 @@ def test_duckdb_and_polars_read_it(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_spark_reads_it(tmp_path: Path, spark: Any) -> None:
     filled(tmp_path, folder_bytes=0)
-    (tmp_path / "out" / "_staging" / "000000000001-ab").mkdir(exist_ok=True)
+    (tmp_path / "out" / "_staging" / "000000000001-ab").mkdir(parents=True, exist_ok=True)
     found = spark.read.parquet(str(tmp_path / "out")).orderBy("number").collect()
     assert [tuple(row) for row in found] == [("c1", 1, 10, 1), ("c2", 2, 20, 1), ("c0", 3, 30, 7)]
 
