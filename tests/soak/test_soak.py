@@ -1,5 +1,8 @@
 """Random kills, with -9, of driver, Python workers, PostgreSQL and Redis while a job counts, under all promises in turn.
 
+The input is a file that is read by offsets, or a source that is polled. Some events fail, become dead letters, and are replayed
+between two kills; the file is replaced by another one, which the job must refuse, and put back.
+
     make soak SECONDS=1200
 
 Each round has a seed, from which everything follows but what the machine does meanwhile; after it all invariants are checked.
@@ -21,13 +24,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from cluster import command_line, environment, kill, python_workers
 from soak.oracles import Round, check, check_the_check
-from soak.soak_job import PROMISES
+from soak.soak_job import PROMISES, build
+from streamwork.tools.letters import Letterbox
 from streamwork.tools.servers import PostgresServer, RedisServer
 from streamwork.tools.status import stop
 from streamwork.world import RealClock
@@ -45,6 +50,8 @@ KINDS = {
     "local": ["driver", "postgres", "redis"],
     "microbatch": ["driver", "worker", "worker", "worker", "postgres", "redis"],
 }
+SOURCES = ["file", "polled"]
+STRANGE = json.dumps({"card": "stranger", "amount": -1}) + "\n"
 
 
 def replay(number: int) -> str:
@@ -57,8 +64,11 @@ def replay(number: int) -> str:
 class Soaked:
     """One job, its driver, its servers and its input."""
 
-    def __init__(self, folder: Path, promise: str, mode: str, rng: random.Random) -> None:
-        self.folder, self.promise, self.mode, self.rng = folder, promise, mode, rng
+    def __init__(self, folder: Path, promise: str, source: str, mode: str, rng: random.Random) -> None:
+        self.folder, self.promise, self.source, self.mode, self.rng = folder, promise, source, mode, rng
+        self.input = folder / "payments.jsonl"
+        self.replayed = 0  # the number of the last file that was put into the inbox
+        self.letters = 0
         self.postgres = PostgresServer(_made(folder / "p"))
         self.redis = RedisServer(_made(folder / "r"))
         self.kills: Counter[str] = Counter()
@@ -81,7 +91,7 @@ class Soaked:
             self.redis.stop()
 
     def feed(self) -> None:
-        with (self.folder / "payments.jsonl").open("a") as file:
+        with self.input.open("a") as file:
             for number in range(self._fed, self._fed + FED):
                 file.write(json.dumps({"card": f"card-{number * 31 % 7}", "amount": number}) + "\n")
         self._fed += FED
@@ -101,6 +111,28 @@ class Soaked:
         else:
             (self.postgres if kind == "postgres" else self.redis).restart(kill=True)
         self.kills[kind] += 1
+
+    def replace_input(self) -> None:
+        """Another file stands in the input's place: the job refuses it by name. Then the old one is back."""
+        aside = self.input.with_suffix(".aside")
+        strange = self.input.with_suffix(".strange")
+        strange.write_text(STRANGE * (self.input.stat().st_size // len(STRANGE) + 50))
+        self.input.rename(aside)
+        strange.rename(self.input)
+        assert self._process is not None
+        code = self._process.wait(PATIENCE)
+        told = (self.folder / "driver.txt").read_text()[-3000:]
+        assert code == 3 and "SW-SOURCE-" in told, f"exit code {code}: {told}"
+        aside.replace(self.input)
+        self._drive()
+
+    def replay_letters(self) -> None:
+        """What failed goes in once more, and does not fail again."""
+        (self.folder / "repaired").touch()
+        box = Letterbox(self.folder / "root", "soak")
+        done = box.replay_all(build(self.promise, self.source, self.postgres.dsn, self.redis.url, self.folder).graph())
+        self.letters += len(done.letters)
+        self.replayed = max((self.replayed, *done.files))
 
     def _worker_killed(self) -> bool:
         self.feed()
@@ -127,11 +159,14 @@ class Soaked:
             time.sleep(0.05)
 
     def has_caught_up(self) -> bool:
-        now = self.newest()
-        size = (self.folder / "payments.jsonl").stat().st_size
-        return bool(now) and now["positions"].get("payments/0") == size and not now["failed"]  # type: ignore[attr-defined]
+        now: dict[str, Any] = self.newest()
+        whole = self._fed if self.source == "polled" else self.input.stat().st_size
+        at = now.get("positions", {})
+        return at.get("payments/0") == whole and at.get("inbox", 0) >= self.replayed and not now["failed"]
 
     def end(self) -> None:
+        self.wait_until(self.has_caught_up)
+        self.replay_letters()
         self.wait_until(self.has_caught_up)
         assert self._process is not None
         stop(self.folder / "root", "soak", PATIENCE, RealClock(), lambda line: None)
@@ -140,7 +175,8 @@ class Soaked:
     def _drive(self) -> None:
         command = command_line("run", str(TESTS / "soak" / "soak_job.py:soak"), "--mode", self.mode, "--json")
         command += ["--root", str(self.folder / "root")] + (["--master", "local[2]"] if self.mode != "local" else [])
-        told = {"PROMISE": self.promise, "DSN": self.postgres.dsn, "URL": self.redis.url}
+        told = {"PROMISE": self.promise, "SOURCE": self.source, "DSN": self.postgres.dsn, "URL": self.redis.url}
+        told["FOLDER"] = str(self.folder)
         env = {**environment(self.folder, TESTS), **{f"STREAMWORK_SOAK_{name}": value for name, value in told.items()}}
         with (self.folder / "driver.txt").open("ab") as output:
             self._process = subprocess.Popen(command, cwd=self.folder, env=env, stdout=output, stderr=subprocess.STDOUT)
@@ -164,11 +200,20 @@ def _made(folder: Path) -> Path:
 
 def one_round(folder: Path, number: int, promise: str, mode: str, kills: int) -> Counter[str]:
     rng = random.Random(f"{SEED}/{number}")
-    soaked = Soaked(folder, promise, mode, rng)
+    # Under at-most-once a polled source says only at the end of an epoch how far it went: what a crash cost is not known.
+    source = "file" if promise == "at-most-once" else rng.choice(SOURCES)
+    soaked = Soaked(folder, promise, source, mode, rng)
+    if promise == "at-most-once":
+        (folder / "repaired").touch()  # what is replayed may be lost, too: then nothing could be said of it
+    replays, replaced = rng.randrange(kills), rng.randrange(kills)
     began = time.monotonic()
     with soaked.running():
         soaked.wait_until(lambda: bool(soaked.newest().get("epoch")))
-        for kind in [rng.choice(KINDS[mode]) for _ in range(kills)]:
+        for place, kind in enumerate([rng.choice(KINDS[mode]) for _ in range(kills)]):
+            if place == replays:
+                soaked.replay_letters()
+            if place == replaced and source == "file":
+                soaked.replace_input()
             for _ in range(rng.randint(2, 12)):
                 soaked.feed()
                 time.sleep(0.05)
@@ -176,12 +221,13 @@ def one_round(folder: Path, number: int, promise: str, mode: str, kills: int) ->
             soaked.strike(kind)
         soaked.feed()
         soaked.end()
-        done = Round(folder, promise, soaked.postgres.dsn, soaked.redis.url, soaked.struck)
+        done = Round(folder, promise, source, soaked.postgres.dsn, soaked.redis.url, soaked.struck)
         cost = check(done)
         check_the_check(done)
     took = time.monotonic() - began
     print(
-        f"round {number}: {promise}, {mode}, {dict(soaked.kills)} in {took:.0f} s; {soaked._fed} events, {cost}",
+        f"round {number}: {promise}, {mode}, {source}, {dict(soaked.kills)} in {took:.0f} s; "
+        f"{soaked._fed} events, {soaked.letters} letters replayed, {cost}",
         flush=True,
     )
     return soaked.kills
