@@ -171,3 +171,32 @@ def test_one_commit_after_another_of_the_same_size() -> None:
     assert mergeable([10] * (MERGE_FILES - 1)) == MERGE_FILES - 1
     assert mergeable([10] * MERGE_FILES) == 0
     assert mergeable([100 * SMALL] + [10] * (MERGE_FILES - 1)) == 1, "a large file stays as it is"
+
+
+# ---- what is not the sink's ----------------------------------------------------------------------------------------------
+
+
+def theirs_is_kept(folder: Path) -> None:
+    """Files and folders that a person has put beside ours are there after any number of commits."""
+    commits(driver(folder), range(1, 3))
+    out = folder / "out"
+    theirs = [out / "epoch=1" / "notes.txt", out / "_staging" / "dead-letters" / "x", out / "_staging" / "dead-1" / "x"]
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    commits(driver(folder, 2), range(3, 9), fence=2)
+    nested = out / "epoch=1" / "more" / "x"
+    nested.parent.mkdir()
+    nested.write_text("mine")
+    commits(driver(folder, 3), range(9, 15), fence=3)
+    assert [path for path in (*theirs, nested) if not path.exists()] == []
+    assert rows(folder) == as_rows(seen(*range(2, 30)))
+
+
+def test_what_a_person_has_put_there_stays(tmp_path: Path, four: None) -> None:
+    theirs_is_kept(tmp_path)
+
+
+def test_without_a_link_it_would_go(tmp_path: Path, four: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ParquetSink, "_others", lambda self, number: [])
+    assert "notes.txt" in failure(lambda: theirs_is_kept(tmp_path))

@@ -193,7 +193,9 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         self, mine: Path, number: int, newest: int | None, ledger: _Ledger, staged: Iterator[pa.RecordBatch]
     ) -> None:
         files = [] if newest is None else self._files(newest)
-        grows = self._swaps and newest is not None and sum(size for _, size in files) < self._folder_bytes
+        others = [] if newest is None else self._others(newest)
+        small = newest is not None and sum(size for _, size in files) < self._folder_bytes
+        grows = self._swaps and small and all(path.is_file() for path in others)
         name = f"epoch={newest if grows else number}"
         made, target = mine / name, self.path / name
         self._folders.remove(made)  # of a try that failed, or a folder that was replaced
@@ -204,7 +206,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         pieces = gathered(chain(_rows_of(merged), staged), ROWS_PER_GROUP)
         first = next(pieces, None)
         with self._mine_only(mine):
-            for path, _ in files[:keep]:
+            for path in [*(path for path, _ in files[:keep]), *others] if grows else ():
                 self._folders.link(path, made / path.name)
             if first is not None:
                 self._folders.write_rows(made / f"part-{number}.parquet", self._schema, chain((first,), pieces))
@@ -225,6 +227,12 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         folder = self.path / f"epoch={number}"
         found = [(int(match[1]), name) for name in self._folders.names(folder) if (match := _PART.fullmatch(name))]
         return [(folder / name, (folder / name).stat().st_size) for _, name in sorted(found)]
+
+    def _others(self, number: int) -> list[Path]:
+        """What is not ours in a folder: it stays. (With a folder in it, which has no links, ours does not grow.)"""
+        folder = self.path / f"epoch={number}"
+        names = self._folders.names(folder)
+        return [folder / name for name in names if name != LEDGER and not _PART.fullmatch(name)]
 
     def _linked(self, files: Sequence[tuple[Path, int]]) -> int:
         """How many files, the first ones, stay as they are; the others are merged with the new rows. One of an event that has
