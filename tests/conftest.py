@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 import closed
 from streamwork.hosts.archive import OPTIONS
 from streamwork.hosts.session import start_spark
+
+hypothesis.settings.register_profile("streamwork", deadline=None)  # how long a case takes is a matter of the machine
+hypothesis.settings.load_profile("streamwork")
 
 # A test's Spark lives for seconds or minutes: what the better of Java's two compilers costs never pays.
 os.environ.setdefault(OPTIONS, "-XX:TieredStopAtLevel=1")

@@ -106,7 +106,7 @@ def test_slices_of_any_size_give_what_the_csv_module_wrote(
     data=st.lists(st.sampled_from([b'"', b",", b"\n", b"\r\n", b"a", b"1", b"\xff", b"x,1\n"]), max_size=40),
     limit=st.integers(4, 30),
     sizes=st.tuples(st.integers(1, 5), st.integers(1, 60)),
-    growing=st.booleans(),
+    bounded=st.booleans(),
 )
 def test_whatever_the_bytes_are_slices_agree_with_reading_at_once(
     monkeypatch: pytest.MonkeyPatch,
@@ -114,16 +114,16 @@ def test_whatever_the_bytes_are_slices_agree_with_reading_at_once(
     data: list[bytes],
     limit: int,
     sizes: tuple[int, int],
-    growing: bool,
+    bounded: bool,
 ) -> None:
     monkeypatch.setattr(csv_lines, "QUOTED_LIMIT", limit)
     file.write_bytes(b"".join(data))
-    source = Csv(file, Note, on_error="drop", header=["text", "number"], growing=growing)
+    source = Csv(file, Note, on_error="drop", header=["text", "number"], bounded=bounded)
     whole = read(source)
     monkeypatch.setattr(csv_lines, "BLOCK", sizes[1])
     got, dropped, at = in_slices(source, sizes[0])
     assert (got, dropped) == whole
-    if not growing:
+    if bounded:
         assert at == file.stat().st_size, "nothing is left behind"
 
 
@@ -259,7 +259,7 @@ def test_a_row_that_is_still_being_written_waits(file: Path) -> None:
 
 def test_a_file_that_is_done_needs_no_last_newline(file: Path) -> None:
     file.write_text('text,number\na,1\n"b\nb",12')
-    assert in_slices(Csv(file, Note, growing=False), 1)[0] == [Note("a", 1), Note("b\nb", 12)]
+    assert in_slices(Csv(file, Note, bounded=True), 1)[0] == [Note("a", 1), Note("b\nb", 12)]
 
 
 def test_empty_lines_are_passed_over(file: Path) -> None:

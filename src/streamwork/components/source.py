@@ -96,8 +96,8 @@ class ReadProgress(msgspec.Struct, frozen=True):
 class AnySource:
     """What all sources share."""
 
-    bounded: ClassVar[bool] = False
-    """True if no input will ever be added: the job ends when all of it is done."""
+    bounded: bool = False
+    """True if the input is complete: nothing is added to it. A job all of whose sources are bounded ends when all is done."""
 
     on_error: OnError | None = None
     """What becomes of input that is no event: "fail" stops the job, "drop" leaves it out and counts it, "dead-letter" keeps it

@@ -31,8 +31,8 @@ class Csv(LineFile[E], Generic[E]):
 
     Quotes are those of RFC 4180: a quoted value may hold delimiters, newlines and doubled quotes. A row that no newline
     ends within 1 MiB, outside of quotes, ends at its first newline. A row counts when it ends in a newline; that of the
-    last one too may be yet to come, so a file without one waits, unless `growing=False` says that nothing is added any
-    more. Empty lines are passed over.
+    last one too may be yet to come, so a last row without one waits, unless `bounded=True` says that the file is complete.
+    Empty lines are passed over.
     `on_error` says what becomes of a row that does not fit the event: "fail" stops the job and names file, line and
     field, "drop" leaves it out and counts it, "dead-letter" also keeps it; the default follows the semantics.
     """
@@ -44,16 +44,15 @@ class Csv(LineFile[E], Generic[E]):
         on_error: OnError | None = None,
         delimiter: str = ",",
         header: bool | Sequence[str] = True,
-        growing: bool = True,
         max_events: int = 200_000,
         start: Start = "stored",
+        bounded: bool = False,
     ) -> None:
-        super().__init__(path, event, on_error, max_events, start)
+        super().__init__(path, event, on_error, max_events, start, bounded)
         readers_of(event)
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0':
             raise WrongUse("SW-JOB-SETTING", f"delimiter={delimiter!r}", 'use one character, such as "," or "\\t"')
         self._delimiter = delimiter
-        self._growing = growing
         self._names = None if header is True else self._given_names(header)
         mark = re.escape(delimiter).encode()
         value = rb'(?:"(?:[^"]++|"")*+"[^%b\n]*+|[^"%b\n][^%b\n]*+|)' % (mark, mark, mark)
@@ -76,7 +75,7 @@ class Csv(LineFile[E], Generic[E]):
 
     def last(self, data: bytes, limit: int) -> int:
         at, count = 0, 0
-        while not self._growing and count < limit and (end := self._row_end(data, at, final=True)) is not None:
+        while self.bounded and count < limit and (end := self._row_end(data, at, final=True)) is not None:
             at, count = end, count + 1
         return at
 
@@ -154,7 +153,7 @@ class Csv(LineFile[E], Generic[E]):
         begin = len(_BOM) if data.startswith(_BOM) else 0
         if self._names is not None:
             return begin, self._names
-        end = self._row_end(data, begin, final=not self._growing)
+        end = self._row_end(data, begin, final=self.bounded)
         if end is None:
             return None
         try:

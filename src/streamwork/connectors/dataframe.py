@@ -54,6 +54,7 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
         max_events: int = 1_000_000,
         start: Start = "stored",
         look_every: str | float = "1s",
+        bounded: bool = False,
     ) -> None:
         fields_of(event)
         if not callable(load):
@@ -65,6 +66,7 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
         self.event = event
         self.max_events = max_events
         self.start = start
+        self.bounded = bounded
         self.load: Callable[[Any], Any] | None = load
         self.offset = offset
         self.look_every = seconds(look_every)

@@ -24,8 +24,8 @@ _MISSING = re.compile(r"missing required field `(\w+)`")
 class JsonLines(LineFile[E], Generic[E]):
     """The lines of a file. The offset is that of a line's first byte.
 
-    A line counts when it ends in a newline; the last one also without, once it is whole JSON. Empty lines are passed
-    over.
+    A line counts when it ends in a newline; the last one also without, once it is whole JSON, or if `bounded=True` says that
+    the file is complete. Empty lines are passed over.
     `on_error` says what becomes of a line that does not fit the event: "fail" stops the job and names file, line and field,
     "drop" leaves it out and counts it, "dead-letter" also keeps it; the default follows the semantics.
     Fields that the event does not have are ignored.
@@ -38,8 +38,9 @@ class JsonLines(LineFile[E], Generic[E]):
         on_error: OnError | None = None,
         max_events: int = 200_000,
         start: Start = "stored",
+        bounded: bool = False,
     ) -> None:
-        super().__init__(path, event, on_error, max_events, start)
+        super().__init__(path, event, on_error, max_events, start, bounded)
 
     def block_size(self) -> int:
         return BLOCK
@@ -48,7 +49,7 @@ class JsonLines(LineFile[E], Generic[E]):
         return lines(data, limit)
 
     def last(self, data: bytes, limit: int) -> int:
-        return len(data) if data and _is_json(data) else 0
+        return len(data) if data and (self.bounded or _is_json(data)) else 0
 
     def decode(self, data: bytes, at: int) -> Slice:
         decoder = msgspec.json.Decoder(self.event)  # made anew for each block: a decoder cannot be sent to workers

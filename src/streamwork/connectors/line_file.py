@@ -29,12 +29,19 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
     unit = "bytes"
 
     def __init__(
-        self, path: str | Path, event: type[E], on_error: OnError | None, max_events: int, start: Start
+        self,
+        path: str | Path,
+        event: type[E],
+        on_error: OnError | None,
+        max_events: int,
+        start: Start,
+        bounded: bool,
     ) -> None:
         fields_of(event)
         self.event = event
         self.max_events = max_events
         self.start = start
+        self.bounded = bounded
         self.path = Path(path)
         self.on_error = check_on_error(on_error)
         self._inode: tuple[int, int] | None = None  # of the file that was recognised

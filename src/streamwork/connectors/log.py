@@ -42,6 +42,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
 
     `isolation="read-committed"` (the default) gives what transactions have committed; "read-uncommitted" also what is under
     way, which may be taken back. A job that reads the log is registered there, so retention keeps what the job still needs.
+    `bounded=True` says that the log is complete: the job ends at its end.
     """
 
     unit = "events"
@@ -53,11 +54,13 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         isolation: Isolation | str = Isolation.READ_COMMITTED,
         max_events: int = 1_000_000,
         start: Start = "stored",
+        bounded: bool = False,
     ) -> None:
         fields_of(event)
         self.event = event
         self.max_events = max_events
         self.start = start
+        self.bounded = bounded
         self.path = Path(path)
         self._isolation = isolation
         self._open: LogReader[E] | None = None

@@ -39,7 +39,8 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
 
     `path` is a file, a folder (every ``.parquet`` below it) or a pattern (``data/2026-*/*.parquet``). Files may be added
     at any time, whole: write them under a name that begins with ``.`` or ``_``, which is passed over, and rename. Files
-    that are there must stay as they are; one that was read from and then is gone or shorter is refused.
+    that are there must stay as they are; one that was read from and then is gone or shorter is refused. `bounded=True` says
+    that all files are there.
 
     Columns belong to fields by name; further columns are not read. A column's type must be the field's or turn into it
     without loss (int32 into int, milliseconds into datetime). `on_error` says what becomes of a row with a value that
@@ -56,11 +57,13 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
         on_error: OnError | None = None,
         max_events: int = 200_000,
         start: Start = "stored",
+        bounded: bool = False,
     ) -> None:
         fields_of(event)
         self.event = event
         self.max_events = max_events
         self.start = start
+        self.bounded = bounded
         self.path = Path(path)
         self.on_error = check_on_error(on_error)
         self._files: dict[str, Path] = {}  # every partition ever seen: one that vanishes is asked about, not forgotten
