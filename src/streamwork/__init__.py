@@ -12,11 +12,14 @@ from streamwork.components import (
     KeyedCollector,
     KeyedColumns,
     KeyedOperator,
+    LedgerEntry,
+    LedgerRow,
     OffsetSource,
     Operator,
     Record,
     RowsRejected,
     Sink,
+    SinkKind,
     Source,
     StatefulOperator,
     StatefulSource,
@@ -38,6 +41,7 @@ from streamwork.connectors import (
     RedisSink,
     SqliteSink,
 )
+from streamwork.epoch.commit import Verdict, settle
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.job import Backoff, Job, Retry, Stream
 from streamwork.log import EventLog
@@ -65,6 +69,8 @@ __all__ = [
     "KeyedCollector",
     "KeyedColumns",
     "KeyedOperator",
+    "LedgerEntry",
+    "LedgerRow",
     "ListSource",
     "LogSink",
     "LogSource",
@@ -79,16 +85,19 @@ __all__ = [
     "Retry",
     "RowsRejected",
     "Sink",
+    "SinkKind",
     "SqliteSink",
     "Source",
     "StatefulOperator",
     "StatefulSource",
     "Stream",
     "StreamworkError",
+    "Verdict",
     "WrongUse",
     "all_instances",
     "field",
     "fields",
+    "settle",
     "shuffle",
     "single",
 ]

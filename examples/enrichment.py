@@ -1,0 +1,48 @@
+"""Add the price of its product to each sale, from a table in SQLite. A sale of an unknown product becomes a dead letter.
+
+List the dead letters with ``streamwork dead-letters list enrichment.py``; add the product, then ``replay`` them.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from streamwork import Event, EventCollector, Job, JsonLines, Operator, SqliteSink
+
+PRICES = Path(__file__).parent / "prices.db"
+
+
+class Sale(Event):
+    id: str
+    product: str
+    pieces: int
+
+
+class Priced(Event):
+    id: str
+    product: str
+    cents: int
+
+
+class AddPrice(Operator[Sale, Priced]):
+    deterministic = False  # the table may change between two attempts
+
+    def __init__(self, database: Path) -> None:
+        self.database = database
+
+    def setup_instance(self, instance: int) -> None:
+        self.db = sqlite3.connect(self.database)  # an ordinary attribute: it is made anew in each process
+
+    def apply(self, event: Sale, collector: EventCollector) -> None:
+        found = self.db.execute("SELECT cents FROM prices WHERE product = ?", (event.product,)).fetchone()
+        if found is None:
+            collector.fail(f"product {event.product} has no price")
+        collector.emit(Priced(event.id, event.product, found[0] * event.pieces))
+
+    def close(self) -> None:
+        self.db.close()
+
+
+job = Job("enrichment")
+sales = job.source(JsonLines("sales.jsonl", Sale), id="sales")
+priced = sales.apply(AddPrice(PRICES), id="add-price", on_error="dead-letter")
+priced.sink(SqliteSink("priced.db", "priced", key="id"), id="priced")

@@ -1,0 +1,161 @@
+"""Every job in examples/ runs, resumes, and gives the results that it should."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import msgspec
+import pytest
+
+from streamwork.testing import explore
+from streamwork.tools.demo import write_transactions
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PROGRAM = Path(sys.executable).parent / "streamwork"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the examples: nothing is written beside the real ones."""
+    return shutil.copytree(
+        EXAMPLES, tmp_path / "jobs", ignore=shutil.ignore_patterns("*.db", ".streamwork", "out.json")
+    )
+
+
+def run(folder: Path, name: str, **environment: str) -> None:
+    command = [PROGRAM, "run", f"{name}.py", "--mode", "local", "--until-caught-up"]
+    answer = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def run_in_two_parts(folder: Path, name: str, source: str) -> None:
+    """The first half of the input, then all of it: the second run resumes."""
+    lines = (folder / source).read_text().splitlines(keepends=True)
+    for part in (lines[: len(lines) // 2], lines):
+        (folder / source).write_text("".join(part))
+        run(folder, name)
+
+
+def rows(database: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(database)) as db:
+        return db.execute(query).fetchall()
+
+
+def test_card_usage(folder: Path) -> None:
+    write_transactions(folder / "transactions.jsonl", 200, cards=7)
+    run_in_two_parts(folder, "card_usage", "transactions.jsonl")
+    wanted: dict[str, int] = {}
+    for line in (folder / "transactions.jsonl").read_text().splitlines():
+        card = json.loads(line)["card"]
+        wanted[card] = wanted.get(card, 0) + 1
+    assert dict(rows(folder / "usage.db", "SELECT card, transactions FROM usage")) == wanted
+
+
+def test_inactivity_alert(folder: Path) -> None:
+    """The press is silent from 8:00 to 8:20. The oven never is: 8:12 to 8:21 is nine minutes."""
+    run_in_two_parts(folder, "inactivity_alert", "heartbeats.jsonl")
+    assert rows(folder / "alerts.db", "SELECT machine, since FROM silent") == [("press", "2026-03-01T08:00:00+00:00")]
+
+
+def test_deduplicate(folder: Path) -> None:
+    run_in_two_parts(folder, "deduplicate", "orders.jsonl")
+    assert rows(folder / "orders.db", "SELECT id FROM orders ORDER BY id") == [("o1",), ("o2",), ("o3",)]
+
+
+def test_sensor_alerts(folder: Path) -> None:
+    run_in_two_parts(folder, "sensor_alerts", "readings.jsonl")
+    found = rows(folder / "sensors.db", "SELECT sensor, celsius, why FROM alerts ORDER BY sensor")
+    assert found == [("s1", 55.0, "jump"), ("s2", 91.5, "hot")]
+
+
+def test_custom_sink(folder: Path) -> None:
+    run_in_two_parts(folder, "custom_sink", "readings.jsonl")
+    wanted = [json.loads(line) for line in (folder / "readings.jsonl").read_text().splitlines()]
+    assert json.loads((folder / "out.json").read_text())["rows"] == wanted
+
+
+def test_enrichment(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "prices.db")) as db:
+        db.executescript("CREATE TABLE prices(product, cents); INSERT INTO prices VALUES ('tea', 250), ('cake', 300)")
+    run_in_two_parts(folder, "enrichment", "sales.jsonl")
+    assert rows(folder / "priced.db", "SELECT id, cents FROM priced ORDER BY id") == [("s1", 500), ("s3", 900)]
+    listing = subprocess.run(
+        [PROGRAM, "dead-letters", "list", "enrichment.py"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert "1" in listing.stdout and "add-price" in listing.stdout
+
+
+@contextmanager
+def api(orders: list[dict[str, Any]]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            after = int(parse_qs(urlparse(self.path).query)["after"][0])
+            body = json.dumps([order for order in orders if order["number"] > after][:3]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_poll_api(folder: Path) -> None:
+    orders = [{"number": number, "item": f"item-{number}"} for number in range(1, 8)]
+    with api(orders) as address:
+        run(folder, "poll_api", ORDERS_API=address)
+        orders.append({"number": 9, "item": "item-9"})
+        run(folder, "poll_api", ORDERS_API=address)
+        run(folder, "poll_api", ORDERS_API=address)
+    found = rows(folder / "polled.db", "SELECT number, item FROM orders ORDER BY number")
+    assert found == [(order["number"], order["item"]) for order in orders]
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "event", "file"),
+    [
+        ("inactivity_alert", "heartbeats", "Heartbeat", "heartbeats.jsonl"),
+        ("deduplicate", "orders", "Order", "orders.jsonl"),
+        ("sensor_alerts", "readings", "Reading", "readings.jsonl"),
+    ],
+)
+def test_no_schedule_or_crash_changes_the_results(name: str, source: str, event: str, file: str) -> None:
+    names = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)
+    decode: Callable[[str], Any] = msgspec.json.Decoder(names[event]).decode
+    events = [decode(line) for line in (EXAMPLES / file).read_text().splitlines()]
+    assert explore(names["job"], {source: events}, seeds=10).resumes
+
+
+def test_every_example_is_short_listed_and_tested() -> None:
+    files = {path.stem for path in EXAMPLES.glob("*.py")}
+    listed = set(re.findall(r"^\| \[(\w+)\.py\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
+    tested = set(re.findall(r"^def test_(\w+)\(folder", Path(__file__).read_text(), re.MULTILINE))
+    assert files == listed == tested
+    assert len(files) >= 5
+    for path in EXAMPLES.glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 80, path.name
