@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -73,13 +74,15 @@ def test_every_package_that_contributing_names_exists_and_the_other_way_round() 
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "docs").rglob("*.md")]:
+    pages = [REPO / "README.md", REPO / "CONTRIBUTING.md", REPO / "examples" / "README.md"]
+    for page in [*pages, *(REPO / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
 @pytest.mark.parametrize(
-    "page", ["log", "operating", "semantics", pytest.param("sources", marks=pytest.mark.spark), "testing"]
+    "page",
+    ["log", "operating", "semantics", pytest.param("sources", marks=pytest.mark.spark), "testing", "writing-jobs"],
 )
 def test_the_examples_of_the_guides_run(tmp_path: Path, page: str) -> None:
     (tmp_path / "example.py").write_text("\n".join(blocks("python", (REPO / "docs" / f"{page}.md").read_text())))
@@ -87,6 +90,30 @@ def test_the_examples_of_the_guides_run(tmp_path: Path, page: str) -> None:
         [sys.executable, "-W", "error", "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert answer.returncode == 0, answer.stderr
+
+
+def test_the_commands_of_the_guide_to_writing_jobs_work_as_written(tmp_path: Path) -> None:
+    install, cluster = blocks("sh", (REPO / "docs" / "writing-jobs.md").read_text())
+    lines = [line for line in install.splitlines() if line.startswith(("streamwork new", "cd ", "streamwork run"))]
+    assert len(lines) == 3 and cluster.count("127.0.0.1:7077") == 2
+    ran = subprocess.run(
+        ["bash", "-ec", "\n".join(lines)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "page-visits" / "page_visits.db").exists()
+
+
+def test_the_words_of_other_systems_stand_beside_ours() -> None:
+    rows = [line.split("|") for line in (REPO / "docs" / "words.md").read_text().splitlines() if line.startswith("|")]
+    assert {len(row) for row in rows} == {7}, "Streamwork, Flink, Spark, Kafka Streams, Storm"
+    ours = " ".join(row[1] for row in rows)
+    for word in ("executor", "dispatcher", "checkpoint manager", "event-based time", "watermark", "ledger"):
+        assert word in ours
 
 
 def test_the_commands_of_the_log_guide_work_as_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,12 @@ def test_the_examples(tmp_path: Path, checker: Checker) -> None:
     files = {path.name: path.read_text() for path in (REPO / "examples").glob("*.py")}
     assert "card_usage.py" in files
     assert checker(write(tmp_path / "examples", files)) == {}
+
+
+def test_the_guide_to_writing_jobs(tmp_path: Path, checker: Checker) -> None:
+    text = (REPO / "docs" / "writing-jobs.md").read_text()
+    program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    assert checker(write(tmp_path / "guide", {"guide.py": program})) == {}
 
 
 @pytest.mark.parametrize("text", [USED, BEFORE], ids=["used", "control: Event as it was"])
