@@ -65,7 +65,7 @@ class Csv(LineFile[E], Generic[E]):
         found = self._header()
         return found and found[0]
 
-    def records(self, data: bytes, limit: int) -> tuple[int, int]:
+    def records(self, data: bytes | bytearray, limit: int) -> tuple[int, int]:
         if b'"' not in data:
             return lines(data, limit)
         at, count = 0, 0
@@ -73,7 +73,7 @@ class Csv(LineFile[E], Generic[E]):
             at, count = end, count + 1
         return count, at
 
-    def last(self, data: bytes, limit: int) -> int:
+    def last(self, data: bytes | bytearray, limit: int) -> int:
         at, count = 0, 0
         while self.bounded and count < limit and (end := self._row_end(data, at, final=True)) is not None:
             at, count = end, count + 1
@@ -130,7 +130,7 @@ class Csv(LineFile[E], Generic[E]):
             yield data[at:end]
             at = end
 
-    def _row_end(self, data: bytes, at: int, final: bool) -> int | None:
+    def _row_end(self, data: bytes | bytearray, at: int, final: bool) -> int | None:
         """Where the row at `at` ends; None if that is not yet known, or if nothing is left.
 
         The answer is the same whether more data follows or not, so planner and reader agree: `final` only says that an

@@ -45,10 +45,10 @@ class JsonLines(LineFile[E], Generic[E]):
     def block_size(self) -> int:
         return BLOCK
 
-    def records(self, data: bytes, limit: int) -> tuple[int, int]:
+    def records(self, data: bytes | bytearray, limit: int) -> tuple[int, int]:
         return lines(data, limit)
 
-    def last(self, data: bytes, limit: int) -> int:
+    def last(self, data: bytes | bytearray, limit: int) -> int:
         return len(data) if data and (self.bounded or _is_json(data)) else 0
 
     def decode(self, data: bytes, at: int) -> Slice:
@@ -85,10 +85,10 @@ def _are_lines(data: bytes, events: int) -> bool:
     return ends == events - 1 == data.rstrip().count(b"\n")
 
 
-def _is_json(data: bytes) -> bool:
+def _is_json(data: bytes | bytearray) -> bool:
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 

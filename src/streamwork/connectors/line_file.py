@@ -6,7 +6,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from streamwork.components import Event, Located, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
@@ -17,6 +17,15 @@ E = TypeVar("E", bound=Event)
 BLOCK = 4 * 1024 * 1024
 HEAD = 64 * 1024  # bytes that a file is recognised by
 ALL = 2**63  # more records than a file has
+
+
+class _Unfinished(NamedTuple):
+    """A record without an end: where it begins, how far it was looked at, and whether there is a newline in it."""
+
+    at: int
+    scanned: int
+    ends: bool
+    settled: bool = False  # the whole of it was looked at when nothing was added any more
 
 
 class LineFile(Located, OffsetSource[E], Generic[E]):
@@ -45,13 +54,14 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         self.path = Path(path)
         self.on_error = check_on_error(on_error)
         self._inode: tuple[int, int] | None = None  # of the file that was recognised
+        self._unfinished: _Unfinished | None = None  # the last record, if the file ends in the middle of it
 
     @abstractmethod
-    def records(self, data: bytes, limit: int) -> tuple[int, int]:
+    def records(self, data: bytes | bytearray, limit: int) -> tuple[int, int]:
         """How many whole records `data` begins with, at most `limit`, and how many bytes they are."""
 
     @abstractmethod
-    def last(self, data: bytes, limit: int) -> int:
+    def last(self, data: bytes | bytearray, limit: int) -> int:
         """How many bytes of what follows the last whole record count all the same, because the file ends there."""
 
     @abstractmethod
@@ -103,24 +113,53 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         return hashlib.sha256(line).hexdigest() if newline or len(first) == HEAD else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inode": None}
+        return {**self.__dict__, "_inode": None, "_unfinished": None}
 
     def end(self, partition: str, start: int, max_events: int) -> int:
         self._check(start)
         begin = self.begin()
         if begin is None:
             return start
-        at, left, rest = max(start, begin), max_events, b""
+        at, left, rest, ends = max(start, begin), max_events, bytearray(), False
+        if self._is_unfinished(at):
+            return start
         with self.path.open("rb") as file:
             file.seek(at)
             while block := file.read(self.block_size()):
                 rest += block
+                ends = ends or b"\n" in block
+                if not ends:  # what was looked at before is not looked at again
+                    continue
                 count, length = self.records(rest, left)
-                at, left, rest = at + length, left - count, rest[length:]
+                at, left = at + length, left - count
+                del rest[:length]
                 if not left:
                     return at
-        at += self.last(rest, left)
+                ends = b"\n" in rest
+        more = self.last(rest, left)
+        settled = self._unfinished is not None and self._unfinished[:2] == (at, at + len(rest))
+        self._unfinished = _Unfinished(at, at + len(rest), ends, settled) if rest and not more else None
+        at += more
         return at if at > begin else start  # a header alone is nothing new
+
+    def _is_unfinished(self, at: int) -> bool:
+        """True if the record that begins at `at` still has no end. It may be very long and grow slowly: only what is new of it is
+        looked at, and the whole again only when nothing was added since the last look, which is when it may be all there.
+        """
+        known = self._unfinished
+        if known is None or known.at != at or known.ends or known.scanned - at <= self.block_size():
+            return False
+        if known.scanned == self.path.stat().st_size:
+            return known.settled
+        scanned = known.scanned
+        with self.path.open("rb") as file:
+            file.seek(scanned)
+            while block := file.read(self.block_size()):
+                if b"\n" in block:
+                    return False
+                scanned += len(block)
+        self._unfinished = _Unfinished(at, scanned, ends=False)
+        return True
 
     def known_end(self, partition: str, start: int) -> int:
         """The size of the file, unless only the beginning of a record follows `start`."""
@@ -131,7 +170,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         begin = self.begin()
         if begin is None:
             raise self._shrunk(0, end)
-        at, rest = max(start, begin), b""
+        at, rest, ends = max(start, begin), bytearray(), False
         with self.path.open("rb") as file:
             file.seek(at)
             while at + len(rest) < end:
@@ -139,10 +178,14 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
                 if not block:
                     raise self._shrunk(at + len(rest), end)
                 rest += block
-                cut = len(rest) if at + len(rest) == end else self.records(rest, ALL)[1]
+                ends = ends or b"\n" in block
+                whole = at + len(rest) == end
+                cut = len(rest) if whole else self.records(rest, ALL)[1] if ends else 0
                 if cut:
-                    yield self.decode(rest[:cut], at)
-                    at, rest = at + cut, rest[cut:]
+                    yield self.decode(bytes(rest[:cut]), at)
+                    at += cut
+                    del rest[:cut]
+                    ends = b"\n" in rest
 
     def bad_line(self, line: bytes, at: int, field: str, reason: str) -> JobFailed:
         """The error for a record at offset `at`; `field` is empty where none is to blame."""
@@ -186,7 +229,7 @@ def missing(path: Path) -> JobFailed:
     return JobFailed("SW-SOURCE-MISSING", f"{path} is not there", "create the file, or correct the path in the job")
 
 
-def lines(data: bytes, limit: int) -> tuple[int, int]:
+def lines(data: bytes | bytearray, limit: int) -> tuple[int, int]:
     """`records` where each line is one."""
     found = data.count(b"\n")
     if found <= limit:

@@ -52,10 +52,10 @@ LEDGER = "_ledger.json"
 ROWS_PER_GROUP = 131_072
 MERGE_FILES = 16  # in one folder
 SMALL = 1 << 20  # bytes: a file that is always merged
-_STAGED = re.compile(r"(\d{12})-[0-9a-f]+")
-_DEAD = re.compile(r"dead-\d{12}-[0-9a-f]+")
-_PART = re.compile(r"part-(\d+)\.parquet")
-_EPOCH = re.compile(r"epoch=([1-9]\d*)")
+_STAGED = re.compile(r"([0-9]{12})-[0-9a-f]+")
+_DEAD = re.compile(r"dead-[0-9]{12}-[0-9a-f]+")
+_PART = re.compile(r"part-([0-9]+)\.parquet")
+_EPOCH = re.compile(r"epoch=([1-9][0-9]*)")
 
 
 class _StagingGone(Exception):

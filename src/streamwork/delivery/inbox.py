@@ -30,7 +30,7 @@ from streamwork.delivery.letters import Letter
 from streamwork.delivery.parquet import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
-from streamwork.world import Disk
+from streamwork.world import EPOCH_DIGITS, Disk, number_of
 
 INBOX = "inbox"  # the folder, and the component of a position
 WAITING = f"{INBOX}/@waiting"
@@ -68,7 +68,8 @@ class Inbox:
 
     def numbers(self) -> list[int]:
         names = (name.partition(".") for name in self._disk.names(self._folder))
-        return sorted(int(stem) for stem, _, rest in names if rest == "parquet" and stem.isdigit())
+        found = (number_of(stem, EPOCH_DIGITS) for stem, _, rest in names if rest == "parquet")
+        return sorted(number for number in found if number is not None)
 
     def end(self, start: int) -> int:
         """How far an epoch that begins behind file `start` may go: as many files as fit."""

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from streamwork.delivery.parquet import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
-from streamwork.world import Disk
+from streamwork.world import EPOCH_DIGITS, Disk, number_of
 
 T = TypeVar("T")
 FOLDER = "dead-letters"
@@ -56,6 +56,10 @@ class Letter(msgspec.Struct, frozen=True):
 def letter_id(component: str, epoch: int, by: int | str, number: int) -> str:
     """`by` tells apart who numbers the letters of one component and epoch: its instances, and others."""
     return f"{component}/{epoch}/{by}-{number}"
+
+
+def _is_letters(name: str) -> bool:
+    return name.endswith(".parquet") and number_of(name[:EPOCH_DIGITS], EPOCH_DIGITS) is not None
 
 
 class DeadLetters:
@@ -114,7 +118,7 @@ class DeadLetters:
         top = self._folder / FOLDER
         for name in self._disk.names(top):
             if component in (None, name):
-                yield from (top / name / file for file in self._disk.names(top / name) if file.endswith(".parquet"))
+                yield from (top / name / file for file in self._disk.names(top / name) if _is_letters(file))
 
     def _read(self, path: Path, read: Callable[[bytes], T]) -> T:
         try:

@@ -32,7 +32,7 @@ import msgspec
 from streamwork.epoch.manifest import to_bytes, whole
 from streamwork.errors import Refused
 from streamwork.job.semantics import EXACTLY_ONCE, Promise
-from streamwork.world import Clock, Disk, Processes, ProcessId
+from streamwork.world import Clock, Disk, Processes, ProcessId, number_of
 
 POLL_SECONDS = 0.1
 FENCE, ALIVE, START = ".json", ".alive", ".start.json"
@@ -296,7 +296,8 @@ class Fences:
 
     def _numbers(self, suffix: str) -> set[int]:
         names = (name.partition(".") for name in self._disk.names(self._folder))
-        return {int(stem) for stem, dot, rest in names if dot + rest == suffix and stem.isdigit()}
+        found = (number_of(stem) for stem, dot, rest in names if dot + rest == suffix)
+        return {number for number in found if number is not None}
 
     def _path(self, number: int, suffix: str) -> Path:
         return self._folder / f"{number}{suffix}"

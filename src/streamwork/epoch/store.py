@@ -23,7 +23,7 @@ from streamwork.delivery.inbox import WAITING
 from streamwork.epoch.manifest import Manifest, Plan, to_bytes, whole
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.world import Clock, Disk
+from streamwork.world import EPOCH_DIGITS, Clock, Disk, number_of
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
@@ -206,7 +206,8 @@ class Store:
     def remove_claims(self, below: int) -> None:
         """After the plans: an attempt that finds its plan gone does not write, whatever it claims."""
         for name in self.disk.names(self.folder / "claims"):
-            if int(name.partition("-")[0]) < below:
+            epoch = number_of(name.partition("-")[0], EPOCH_DIGITS)
+            if epoch is not None and epoch < below:
                 self.disk.discard(self.folder / "claims" / name)
 
     def quarantine(self, fence: int, path: str) -> bool:
@@ -231,9 +232,9 @@ class Store:
         found = {}
         for fence in self.disk.names(self.folder / QUARANTINE):
             for name in self.disk.names(self.folder / QUARANTINE / fence / "checkpoints"):
-                stem = name.partition(".")[0]
-                if stem.isdigit() and fence.isdigit():
-                    found[int(stem)] = int(fence)
+                epoch, by = number_of(name.partition(".")[0], EPOCH_DIGITS), number_of(fence)
+                if epoch is not None and by is not None:
+                    found[epoch] = by
         return found
 
     def clean_up(self, fence: int, named: Collection[str], done: int) -> None:
@@ -250,10 +251,10 @@ class Store:
         """(path below the folder, its epoch, the fence that wrote it) of every state file and output."""
         for folder in self._folders():
             for name in self.disk.names(folder):
-                epoch, _, rest = name.partition("-")
-                written_by = rest.partition("-")[0]
-                if epoch.isdigit() and written_by.isdigit() and name.endswith((".parquet", ".arrow")):
-                    yield (folder / name).relative_to(self.folder).as_posix(), int(epoch), int(written_by)
+                stem, _, rest = name.partition("-")
+                epoch, written_by = number_of(stem, EPOCH_DIGITS), number_of(rest.partition("-")[0])
+                if epoch is not None and written_by is not None and name.endswith((".parquet", ".arrow")):
+                    yield (folder / name).relative_to(self.folder).as_posix(), epoch, written_by
 
     def _folders(self) -> list[Path]:
         """Every folder of state files and outputs, and those above them."""
@@ -296,7 +297,8 @@ class Store:
 
     def _numbers(self, suffix: str) -> list[int]:
         names = (name.partition(".") for name in self.disk.names(self._checkpoints))
-        return [int(stem) for stem, _, rest in names if f".{rest}" == suffix and stem.isdigit()]
+        found = (number_of(stem, EPOCH_DIGITS) for stem, _, rest in names if f".{rest}" == suffix)
+        return [epoch for epoch in found if epoch is not None]
 
     def _path(self, epoch: int, suffix: str) -> Path:
         return self._checkpoints / f"{epoch:012d}{suffix}"

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from streamwork.engine import Work
+from streamwork.world import number_of
 
 
 @contextlib.contextmanager
@@ -66,5 +67,5 @@ def take_seat(folder: str, partition: int, works: Sequence[Work], unread: Callab
 def _remove_older(exchange: Path, fence: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         for folder in exchange.iterdir():
-            if folder.name.isdecimal() and int(folder.name) < fence:
+            if (number := number_of(folder.name)) is not None and number < fence:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.job.jobfile import load_job
+from streamwork.world import print_anything
 
 
 class _Parser(argparse.ArgumentParser):
@@ -17,6 +18,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the drawing; the exit code is that of the error, if there is one."""
+    print_anything()
     parser = _Parser(prog="python -m streamwork.job", description="Draw a job as a Mermaid diagram.")
     parser.add_argument("jobfile", metavar="JOBFILE[:NAME]", help="the file that defines the job")
     parser.add_argument("--text", action="store_true", help="one line per component instead of a diagram")

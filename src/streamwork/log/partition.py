@@ -18,7 +18,7 @@ from streamwork.errors import Refused
 from streamwork.log.entry import Entry
 from streamwork.log.frame import BadFrame, Frame, FrameInfo, decode
 from streamwork.log.segment import SUFFIX, Format, Segment, segment_path
-from streamwork.world import Disk
+from streamwork.world import OFFSET_DIGITS, Disk, number_of
 
 _KEEP_LOADED = 8
 
@@ -72,9 +72,8 @@ class Partition:
     def relist(self) -> None:
         """Look at the folder again: segments may have come and gone."""
         names = (Path(name) for name in self._disk.names(self.folder))
-        self._bases = sorted(
-            int(n.stem) for n in names if n.suffix == SUFFIX and len(n.stem) == 20 and n.stem.isdigit()
-        )
+        found = (number_of(name.stem, OFFSET_DIGITS) for name in names if name.suffix == SUFFIX)
+        self._bases = sorted(base for base in found if base is not None)
         self._loaded = {base: segment for base, segment in self._loaded.items() if base in set(self._bases)}
 
     def forget(self) -> None:

@@ -38,7 +38,7 @@ from streamwork.tools.output import JSON, cell, console, print_json, say
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 from streamwork.tools.stopping import Stop
-from streamwork.world import RealClock
+from streamwork.world import RealClock, print_anything
 
 MODE = click.option(
     "--mode",
@@ -386,6 +386,7 @@ def main(arguments: list[str] | None = None) -> None:
     """The entry point: turns errors into text or JSON and an exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in given
+    print_anything()
     try:
         command = ("streamwork", *given)
         sys.exit(cli.main(given, prog_name="streamwork", standalone_mode=False, obj=command) or 0)

@@ -6,6 +6,7 @@ through `say`, `console` and `print_json` alone, which write such characters out
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TextIO
 
 import click
@@ -41,9 +42,19 @@ def print_json(value: Any) -> None:
 def say_json(encoded: bytes) -> None:
     """Print JSON. Outside of ASCII, characters stand in strings only: there an escape means the same."""
     text = encoded.decode()
+    if not _has_all(sys.stdout.encoding, text):
+        text = "".join(c if c.isascii() else _escaped(c) for c in text)
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
     click.echo(text)
+
+
+def _has_all(encoding: str | None, text: str) -> bool:
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _escaped(character: str) -> str:

@@ -27,7 +27,7 @@ from streamwork.tools.hosting import Host, on_spark
 from streamwork.tools.on_error import with_on_error, with_way_on
 from streamwork.tools.stopping import Stop, Stopped
 from streamwork.tools.supervisor import supervise
-from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, step_back
+from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, print_anything, step_back
 from streamwork.world.heartbeat import Heartbeat
 
 IDLE_SECONDS = 0.05
@@ -166,6 +166,7 @@ def run(
     Two epochs begin `checkpoint_every` apart, except while there is a backlog: then the next begins at once. A driver that fails
     is followed by another one, as far as `restart` allows.
     """
+    print_anything()
     clock = clock or RealClock()
     began = clock.monotonic()
     stop = stop or Stop(clock)

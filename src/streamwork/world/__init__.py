@@ -6,10 +6,14 @@ put their own in place of the real ones. Imports nothing of ours.
 
 from streamwork.world.clock import Clock, RealClock, SteadyClock
 from streamwork.world.disk import Disk, DiskFile, RealDisk
+from streamwork.world.names import EPOCH_DIGITS, OFFSET_DIGITS, number_of
 from streamwork.world.priority import step_back
 from streamwork.world.processes import Processes, ProcessId, RealProcesses
+from streamwork.world.terminal import print_anything
 
 __all__ = [
+    "EPOCH_DIGITS",
+    "OFFSET_DIGITS",
     "Clock",
     "Disk",
     "DiskFile",
@@ -19,5 +23,7 @@ __all__ = [
     "RealDisk",
     "RealProcesses",
     "SteadyClock",
+    "number_of",
+    "print_anything",
     "step_back",
 ]

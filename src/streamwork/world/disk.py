@@ -54,7 +54,7 @@ class Disk(Protocol):
     def exists(self, path: Path) -> bool: ...
 
     def names(self, folder: Path) -> list[str]:
-        """Sorted names in a folder; none if the folder does not exist. Files being written are left out."""
+        """Sorted names in a folder; none if there is no such folder. Files being written are left out."""
 
     def make_folder(self, folder: Path) -> None:
         """Create a folder and its parents, durably; fine if it is there."""
@@ -115,7 +115,7 @@ class RealDisk:
     def names(self, folder: Path) -> list[str]:
         try:
             return sorted(name for name in os.listdir(folder) if not name.startswith(TEMPORARY))  # noqa: PTH208
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_folder(self, folder: Path) -> None:
@@ -159,7 +159,7 @@ class RealDisk:
             os.close(descriptor)
 
     def sync_names(self, folder: Path) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._sync_folder(folder)
 
     def open_append(self, path: Path) -> RealDiskFile:
