@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from sample import Seen
-from streamwork import Csv, Event, EventLog, Job, JsonLines, LogSink, LogSource, Parquet, ParquetSink, SqliteSink
+from streamwork import (
+    Csv,
+    Event,
+    EventLog,
+    Job,
+    JsonLines,
+    LogSink,
+    LogSource,
+    Parquet,
+    ParquetSink,
+    Refused,
+    SqliteSink,
+)
 from streamwork.job.jobfile import load_job
 from streamwork.tools.backfill import everything
 
@@ -24,7 +37,7 @@ ROWS = [{"card": f"c{n}", "number": n, "total": n} for n in range(3)]
 
 JOB = """
 import sys
-from streamwork import Csv, Event, Job, JsonLines, LogSink, LogSource, Parquet, ParquetSink, SqliteSink
+from streamwork import Csv, Event, Job, JsonLines, LogSink, LogSource, Parquet, ParquetSink, Refused, SqliteSink
 
 class Seen(Event):
     card: str
@@ -154,3 +167,33 @@ def test_a_job_that_no_file_makes_follows_the_working_directory(
     space: dict[str, Any] = {"Job": Job, "source": JsonLines("in", Line)}
     exec("job = Job('one'); job.source(source, id='in').print()", space)  # as in an interactive session
     assert space["job"].graph()["in"].component.path == tmp_path / "in"
+
+
+def test_a_job_whose_target_is_where_paths_used_to_lead_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ran from elsewhere when relative paths followed the working directory: its ledger is there, and is not begun anew."""
+    (tmp_path / "job").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "job" / "in.jsonl").write_text('{"text": "a"}\n')
+
+    def run(*sinks: Any) -> Any:
+        job = Job("moved")
+        job.home = tmp_path / "job"
+        stream = job.source(JsonLines("in.jsonl", Line), id="in")
+        for number, sink in enumerate(sinks):
+            stream.sink(sink, id=f"s{number}")
+        return job.run(mode="local", root=tmp_path / "root", until_caught_up=True, restart=False)
+
+    old = tmp_path / "elsewhere"
+    for make, name in ((lambda p: SqliteSink(p, "t"), "t.db"), (ParquetSink, "files"), (LogSink, "log")):
+        run(make(old / name))
+        for _ in range(2):
+            with pytest.raises(Refused, match="SW-SINK-LOST.*job file"):
+                run(make(name))
+        assert os.listdir(tmp_path / "job") == ["in.jsonl"], "nothing is made"  # noqa: PTH208
+        (old / name).rename(tmp_path / "job" / name)
+        run(make(name))  # moved to where it is looked for, it goes on
+        shutil.rmtree(tmp_path / "root")
+        (tmp_path / "job" / name).rename(old / f"done-{name}")
