@@ -18,7 +18,7 @@ class Exactly(NamedTuple):
     sinks: str
     previewed: str
     where: str
-    held: str  # FILE.TEST
+    held: str  # FILE.TEST, or FOLDER/FILE.TEST below tests/
 
 
 class AtOnce(NamedTuple):
@@ -43,6 +43,18 @@ class Control(NamedTuple):
 
 
 EXACTLY = [
+    Exactly("a sink's target, table or ledger row is gone", "refuses: SW-SINK-LOST", "all", "-", "local",
+            "connectors/test_lost.test_a_lost_target_is_refused"),
+    Exactly("the job's folder restored from a backup, sinks ahead", Outcome.CATCHES_UP.value, "all", "-", "local",
+            "connectors/test_restored.test_a_job_goes_on_after_its_folder_was_restored"),
+    Exactly("a death while files are merged, readers look at every step", "all of the commit or nothing", "Parquet", "-",
+            "local", "connectors/test_parquet_merging.test_readers_see_all_of_a_commit_that_merges_or_nothing"),
+    Exactly("a power cut while files are merged", "all of the commit or nothing", "Parquet", "-", "local",
+            "connectors/test_parquet_sink.test_a_power_cut_at_any_operation"),
+    Exactly("a preview of a checkpoint that is over", "is not shown", "-", _DIRTY, "local",
+            "connectors/test_sql_targets.test_previews_of_a_checkpoint_that_is_over_are_not_shown"),
+    Exactly("a key too long for an index", "a dead letter, where on_error allows", "PostgreSQL, upsert", "-", "local",
+            "connectors/test_poison.test_a_key_that_is_too_long_for_an_index"),
     Exactly("a preview half written", Outcome.COMPUTES_AGAIN.value, "-", _DIRTY, "local",
             "test_isolation.test_of_an_epoch_that_came_to_nothing_nothing_is_shown"),
     Exactly("readers look at every step", "whole epochs, and none that is not committed", "all", _DIRTY, "local",
@@ -112,6 +124,10 @@ REFUSED = [
 ]  # fmt: skip
 _EO, _MOST, _LEAST = "exactly-once", "at-most-once", "at-least-once"
 CONTROLS = [
+    Control("A lost target is not filled by itself", "the look at the ledger row before a start",
+            "connectors/test_lost.test_without_the_rule_rows_come_twice"),
+    Control("Readers of Parquet see all of a commit or nothing", "the exchange of two folders in one step",
+            "connectors/test_parquet_merging.test_without_the_exchange_they_see_rows_missing"),
     Control(_EO, "the ledger", "test_controls.test_without_the_ledger_rows_come_twice"),
     Control(_EO, "one ledger for all fences", "test_controls.test_with_a_ledger_by_fence_rows_come_twice"),
     Control(_EO, "rows and ledger in one transaction",
