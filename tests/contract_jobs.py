@@ -152,6 +152,7 @@ class Counter(StatefulSource[Counted, Place]):
     """Gives the numbers up to a limit, some at a time."""
 
     replayable = True
+    bounded = True
     max_events = 4
 
     def __init__(self, limit: int) -> None:
@@ -186,3 +187,41 @@ class Closing(Operator[Reading, Reading]):
 
     def close(self) -> None:
         (Path(self.folder) / f"{self.name}.closed").touch()
+
+
+class Seeking(StatefulSource[Counted, Place]):
+    """Looks at one number at a time, up to a limit, and gives every tenth. It advances more often than it gives something."""
+
+    replayable = True
+    bounded = True
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def setup_instance(self, instance: int, state: Place | None) -> None:
+        self.place = Place() if state is None else state
+
+    def get_events(self, collector: Any) -> None:
+        if self.place.at < self.limit:
+            self.place.at += 1
+            if self.place.at % 10 == 0:
+                collector.emit(Counted(self.place.at, "s"))
+
+    def get_state(self) -> Place:
+        return self.place
+
+
+class Endless(StatefulSource[Counted, Place]):
+    """Always has something."""
+
+    replayable = True
+
+    def setup_instance(self, instance: int, state: Place | None) -> None:
+        self.place = Place() if state is None else state
+
+    def get_events(self, collector: Any) -> None:
+        self.place.at += 1
+        collector.emit(Counted(self.place.at, "e"))
+
+    def get_state(self) -> Place:
+        return self.place

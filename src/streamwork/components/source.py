@@ -116,8 +116,8 @@ class AnySource:
 class Source(AnySource, Generic[E]):
     """A source that people write, and that keeps nothing: what it gave is gone. Exactly-once cannot be had with it.
 
-    `get_events` emits what is there and returns within about 100 ms; it is called again until an epoch has `max_events`, or
-    until it emits nothing.
+    `get_events` emits what is there and returns within about 100 ms. In an epoch it is called again until it has given
+    `max_events`, until `checkpoint_every` has passed, or until it emits nothing.
     """
 
     max_events: int = 100_000

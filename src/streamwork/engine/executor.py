@@ -110,7 +110,7 @@ class Executor:
         work = self._planned[0]
         if self._reading is None:
             self._in_epoch(work.epoch)
-            self._reading = self._instance.read(work.ranges)
+            self._reading = self._instance.read(work)
         try:
             next(self._reading)
         except StopIteration:

@@ -30,6 +30,7 @@ from streamwork.engine.chain import Chain, from_microseconds, microseconds
 from streamwork.engine.pace import Pace
 from streamwork.engine.report import Report
 from streamwork.engine.staging import Staging
+from streamwork.engine.steps import SourceStep
 from streamwork.engine.tracked import Following, Tracked
 from streamwork.engine.work import Work
 from streamwork.errors import JobFailed, StreamworkError
@@ -121,9 +122,9 @@ class Instance:
             tracked = self.chain.graph.promise.acknowledges
             self.chain.replay(to, Tracked(events, [replay.root for replay in replays]) if tracked else events)
 
-    def read(self, ranges: dict[str, dict[str, tuple[int, int]]]) -> Iterator[None]:
+    def read(self, work: Work) -> Iterator[None]:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
-        for name, partitions in ranges.items():
+        for name, partitions in work.ranges.items():
             source: OffsetSource[Any] = self.chain.graph[name].component
             pieces = self.readers.get(name, source.read)
             for partition, (start, end) in partitions.items():
@@ -132,10 +133,10 @@ class Instance:
                         self.chain.process(name, partition, part)
                         yield
         for name, step in self.chain.polled.items():
+            if name in work.unasked:
+                continue
             waiting = Slice([])
-            read, most = 0, self.chain.graph[name].component.max_events
-            while read < most and (count := (piece := step.poll()).came):
-                read += count
+            for piece in self._polled(step, work.asking):
                 if self.chain.graph.promise.acknowledges:
                     waiting.add(piece)
                     continue
@@ -148,6 +149,15 @@ class Instance:
             if waiting.came:
                 self.chain.process(name, str(self.chain.instance), waiting)
                 yield
+
+    def _polled(self, step: SourceStep, seconds: float) -> Iterator[Slice]:
+        """What a source gives until it has `max_events`, its time is over, or it is silent."""
+        read, until = 0, self._clock() + seconds
+        while read < step.node.component.max_events and (count := (piece := step.poll()).came):
+            read += count
+            yield piece
+            if self._clock() >= until:
+                return
 
     def _parts(self, piece: Slice) -> Iterable[Slice]:
         return [piece] if self._pace is None else self._pace.slices(piece)

@@ -147,7 +147,7 @@ class InstanceStep(OperatorStep):
 
 
 class SourceStep(InstanceStep):
-    """A source that people wrote: it is asked, until it has nothing to say."""
+    """A source that people wrote: it can only be asked what is there."""
 
     def set_up(self) -> None:
         if isinstance(self.operator, StatefulSource):

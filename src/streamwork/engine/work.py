@@ -28,6 +28,8 @@ class Work(msgspec.Struct, frozen=True):
     replays: tuple[Replay, ...] = ()  # events that come again, or out of the inbox
     lanes: dict[str, int] = {}  # under acknowledging: source/partition -> its lane; lane 0 is that of the replays
     retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
+    unasked: tuple[str, ...] = ()  # sources without offsets that are not asked in this epoch
+    asking: float = 0.0  # seconds after which a source without offsets is not asked again in this epoch
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
 
     def event_ids(self) -> Callable[[int], str]:

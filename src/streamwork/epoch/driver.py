@@ -212,6 +212,10 @@ class Driver:
         story = (*found.story, *doubt_lines(doubts), *let_go, *told)
         return Started(self.fence, new, self.at.epoch, rolled_forward, story, skipped)
 
+    def end_where_input_ends(self) -> None:
+        """After a start: read what is there now, and then plan nothing more. Sources that can only be asked are, in one epoch."""
+        self._planner.end_where_input_ends(self.at.positions)
+
     def beat(self) -> None:
         """Show others that this driver lives. May be called from any thread."""
         self.fences.beat()
@@ -277,8 +281,10 @@ class Driver:
         return manifest
 
     def _nothing_happened(self, plan: Plan, reports: Sequence[Report]) -> bool:
-        """True if sources that are polled had nothing to say, and nothing else was due."""
+        """True if sources that are polled had nothing to say and are where they were, and nothing else was due."""
         if not self.graph.polled or reported.events(self.graph, reports):
+            return False
+        if reported.moved(self.graph, self._chains, reports):
             return False
         if any(report.troubles or report.acked for report in reports):
             return False
@@ -335,6 +341,8 @@ class Driver:
                 replays=brought.share(chain.nodes, instance),
                 lanes=brought.lanes,
                 retried=retried,
+                unasked=self._planner.unasked,
+                asking=self._settings.checkpoint_every,
                 memory=self._settings.state_memory // max(1, sum(n.parallelism for n in self.graph.stateful)),
             )
             for number, chain in enumerate(self._layout.chains)

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from streamwork.components import Position
 from streamwork.epoch.catch_up import Route
 from streamwork.epoch.identities import Identities
 from streamwork.epoch.lag import InputEnds
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.position import furthest
-from streamwork.epoch.slices import CLOCK, ends, skips, starts
+from streamwork.epoch.slices import CLOCK, ends, known_ends, skips, starts
 from streamwork.epoch.store import Store
 from streamwork.epoch.undone import Undone
 from streamwork.job import Graph
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """What there was when a run began that catches up and ends."""
+
+    ends: Position
+    tick: int
+
+    def left(self, start: Position, end: Position) -> Position:
+        """`end`, without partitions that are read as far as they went. Offsets are not cut: a record may lie across the goal."""
+        done = {name for name, offset in end.items() if start.get(name, 0) >= self.ends.get(name, 0)}
+        return {
+            name: start.get(name, 0) if name in done else offset
+            for name, offset in end.items()
+            if name in start or name not in done
+        }
 
 
 class Planner:
@@ -37,6 +55,9 @@ class Planner:
         self._skipped: Position = {}
         self._lost: Position = {}
         self._idle: Plan | None = None  # the last plan, if nothing has come of it
+        self._goal: Goal | None = None
+        self.unasked: tuple[str, ...] = ()
+        """Sources without offsets that are not asked any more: a run that catches up asks each once."""
 
     def resume(self, fence: int, at: Position, route: Route, lost: Position) -> dict[str, tuple[int, int]]:
         """Go on from a position, first by a route to sinks that are ahead. `lost` is how far was planned before, under
@@ -50,6 +71,13 @@ class Planner:
         begun = {name: (before.get(name, 0), offset) for name, offset in self._skipped.items()}
         return {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
 
+    def end_where_input_ends(self, at: Position) -> None:
+        """From here on plan what is there now, and no more: input behind it, and timers that are due later, are left alone.
+        A source without offsets is asked in one epoch; a bounded one until it is silent.
+        """
+        start = starts(self._graph, furthest(at, self._lost), self._skipped)
+        self._goal = Goal(known_ends(self._graph, start), self._now())
+
     @property
     def catches_up(self) -> bool:
         return bool(self._route.limits)
@@ -58,12 +86,18 @@ class Planner:
         """A checkpoint is completed: the route may be at its end."""
         if self._route.done(at):
             self._route = Route()
+        self._asked()
 
     def idle(self, plan: Plan) -> None:
         """The epoch was computed, and sources that can only be asked had nothing to say: the plan stands, and no number is spent
         on asking again.
         """
         self._idle = plan
+        self._asked()
+
+    def _asked(self) -> None:
+        if self._goal is not None:
+            self.unasked = tuple(node.id for node in self._graph.polled if not node.component.bounded)
 
     def lose(self, plan: Plan) -> None:
         """Under at-most-once: the epoch comes to nothing, and is not read again, since some of it may have been written."""
@@ -77,21 +111,27 @@ class Planner:
             return self._write(parent, leg.start, leg.end, leg.ticks, begin)
         graph = self._graph
         start = starts(graph, at, self._skipped)
-        end = self._route.capped(start, {**ends(graph, start), **self._undone.end(start)})
+        end = self._route.capped(start, {**self._ends(start), **self._undone.end(start)})
         self._input_ends.look(start, end)
         tick = self._now()
-        woken = graph.timed and self.next_tick is not None and tick >= self.next_tick
-        if end == start and not woken and not graph.polled and not self._undone.is_due():
+        due = tick if self._goal is None else min(tick, self._goal.tick)
+        woken = graph.timed and self.next_tick is not None and due >= self.next_tick
+        asked = len(self.unasked) < len(graph.polled)
+        if end == start and not woken and not asked and not self._undone.is_due():
             return None
         asks = end == start and not woken  # nothing but what sources have to say that can only be asked in an epoch
         ticks = (max(tick, start.get(CLOCK, 0) + 1),) if graph.timed and not asks else ()
         end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
-        self.limited = ends(graph, end, max_events=1) != end
+        self.limited = self._ends(end, max_events=1) != end
         for node in graph.planned:
             node.component.settle()
         polled = tuple(f"{node.id}/" for node in graph.polled)  # how far they come is told later
         end = {name: offset for name, offset in end.items() if not name.startswith(polled)}
         return self._write(parent, start, end, ticks, begin)
+
+    def _ends(self, start: Position, max_events: int | None = None) -> Position:
+        found = ends(self._graph, start, max_events)
+        return found if self._goal is None else self._goal.left(start, found)
 
     def _write(
         self, parent: int, start: Position, end: Position, ticks: tuple[int, ...], begin: Callable[[int], None]

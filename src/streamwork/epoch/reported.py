@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from streamwork.components import Position
 from streamwork.engine import Report
@@ -26,6 +26,17 @@ def polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> P
     mine = [report for report in reports if report.component in polled]
     read = {f"{r.component}/{r.instance}": r.counters["processed"] - r.counters["replayed"] for r in mine}
     return {name: at.get(name, 0) + count for name, count in read.items()}
+
+
+def moved(graph: Graph, chains: Mapping[str, Mapping[str, tuple[FileRef, ...]]], reports: Sequence[Report]) -> bool:
+    """True if the state of a polled source is another one than `chains` name: it was written, which only a change is."""
+    polled = {node.id for node in graph.polled}
+    mine = [report for report in reports if report.component in polled]
+    return any(_newest(r.state) != _newest(chains.get(r.component, {}).get(str(r.instance), ())) for r in mine)
+
+
+def _newest(chain: Sequence[FileRef]) -> str:
+    return next((ref.path for ref in reversed(chain) if not ref.is_snapshot), "")
 
 
 def counters(component: str, reports: Sequence[Report]) -> dict[str, int]:

@@ -317,7 +317,10 @@ class Lives:
             """What is under way is completed."""
 
     def _go_on(self, driver: Driver) -> None:
-        ends = self._options.until_caught_up or self._options.mode is Mode.BATCH or driver.finished()
+        catches_up = self._options.until_caught_up or self._options.mode is Mode.BATCH
+        if catches_up:
+            driver.end_where_input_ends()
+        ends = catches_up or driver.finished()
         while not self._stop.asked:
             planned = self._clock.monotonic()
             if driver.run_epoch(go_on=self._goes_on) is None:
