@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 .PHONY: help setup demo test soak bench faults lint model lock clean
 
@@ -13,10 +14,14 @@ setup: $(STAMP)  ## make .venv with everything pinned in requirements/
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Streamwork needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=/path/to/python3.11"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "set-up, 1 of 4: make the virtual environment $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "set-up, 2 of 4: install the build tools (requirements/build.txt)"
+	@$(PIP) --quiet --require-hashes -r requirements/build.txt
+	@echo "set-up, 3 of 4: download and install Spark and all other packages (requirements/dev.txt): about 1 GB, some minutes"
+	@$(PIP) --progress-bar on --require-hashes --no-build-isolation -r requirements/dev.txt
+	@echo "set-up, 4 of 4: install Streamwork itself"
+	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(STAMP)  ## run the README's job on Spark, and show what it left behind

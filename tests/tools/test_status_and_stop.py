@@ -15,11 +15,14 @@ from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sample import payments, run_job, summing_job
+from streamwork.epoch import Store
 from streamwork.tools.cli import main
 from streamwork.tools.demo import write_transactions
+from streamwork.world import RealDisk
 
 REPO = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).parent / "streamwork")
@@ -295,25 +298,29 @@ def test_what_was_completed_and_is_no_longer_kept_is_not_called_abandoned(tmp_pa
     seen = states()
     assert seen["completed"][:3] == [10, 9, 8] and set(seen) == {"completed", "pruned"}, seen
     (place / "history.sqlite").unlink()
-    assert states() == {"completed": seen["completed"], "unknown": seen["pruned"]}, "then nobody knows"
+    assert states() == seen, "later plans name their parents"
 
 
-def test_an_epoch_that_nobody_builds_on_was_abandoned_whatever_the_history_knows(place: Path) -> None:
-    plan = (place / "checkpoints" / "000000000003.plan.json").read_text()
-    (place / "checkpoints" / "000000000004.plan.json").write_text(plan)  # as a driver leaves it that is killed
+def leave_plan(place: Path) -> None:
+    """Of epoch 4, as a driver leaves it that is killed."""
+    store = Store(RealDisk(), place.parent, place.name)
+    store.write_plan(msgspec.structs.replace(store.plan(3), epoch=4, parent=3))
+
+
+def test_an_epoch_that_no_other_builds_on_was_interrupted_whatever_the_history_knows(place: Path) -> None:
+    leave_plan(place)
     run_job(summing_job(payments(40), place.parents[1] / "out.db"), place.parent)
     (place / "history.sqlite").unlink()
     rows = json.loads(checkpoints(place, "--json").stdout)["checkpoints"]
     assert [(row["checkpoint"], row["state"]) for row in rows[:3]] == [
         (5, "completed"),
-        (4, "abandoned"),
+        (4, "interrupted"),
         (3, "completed"),
     ]
 
 
 def test_what_was_abandoned_or_set_aside_is_listed(place: Path) -> None:
-    plan = (place / "checkpoints" / "000000000003.plan.json").read_text()
-    (place / "checkpoints" / "000000000004.plan.json").write_text(plan)
+    leave_plan(place)
     aside = place / "quarantine" / "7" / "checkpoints"
     aside.mkdir(parents=True)
     (aside / "000000000005.json").write_text("{")
@@ -322,7 +329,7 @@ def test_what_was_abandoned_or_set_aside_is_listed(place: Path) -> None:
         rows = json.loads(checkpoints(place, "--json").stdout)["checkpoints"]
         return [(row["checkpoint"], row["state"]) for row in rows][:3]
 
-    assert states() == [(5, "quarantined"), (4, "planned"), (3, "completed")]
+    assert states() == [(5, "quarantined"), (4, "interrupted"), (3, "completed")]
     record = "INSERT INTO epochs (epoch, fence, outcome, started, events, note) VALUES (4, 1, 'abandoned', 0, 0, '')"
     with closing(sqlite3.connect(place / "history.sqlite")) as db, db:
         db.execute(record)

@@ -12,6 +12,7 @@ from streamwork.components import Event, Located, OffsetSource, OnError, Slice, 
 from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
 from streamwork.errors import JobFailed, Refused
+from streamwork.wording import plural
 
 E = TypeVar("E", bound=Event)
 BLOCK = 4 * 1024 * 1024
@@ -220,7 +221,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
     def _shrunk(self, size: int, offset: int) -> Refused:
         return Refused(
             "SW-SOURCE-SHRUNK",
-            f"{self.path} has {size} bytes, but the job has already read {offset}",
+            f"{self.path} has {plural(size, 'byte')}, but the job has already read {offset}",
             "bring the file back: a source may only be added to. To read a new file from its start, use another --root",
         )
 

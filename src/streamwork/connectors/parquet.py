@@ -19,6 +19,7 @@ from streamwork.connectors.checked import checked_slice
 from streamwork.connectors.line_file import missing
 from streamwork.connectors.parquet_types import misfit_of
 from streamwork.errors import JobFailed, Refused
+from streamwork.wording import plural
 
 E = TypeVar("E", bound=Event)
 PIECE = 8_192
@@ -102,7 +103,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
         if rows < start:
             raise Refused(
                 "SW-SOURCE-SHRUNK",
-                f"{file} has {rows} rows, but the job has already read {start}",
+                f"{file} has {plural(rows, 'row')}, but the job has already read {start}",
                 "bring the file back as it was: files may only be added. To read anew from the start, use another --root",
             )
         return min(rows, start + max_events)
@@ -112,7 +113,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
         with self._open(file, start) as parquet:
             total = parquet.metadata.num_rows
             if total < end:
-                raise self._gone(file, end, f"has only {total} rows")
+                raise self._gone(file, end, f"has only {plural(total, 'row')}")
             for group, at, rows in _groups(parquet.metadata):
                 if at < end and at + rows > start:
                     yield from self._read_group(parquet, file, group, at, start, end)

@@ -17,6 +17,7 @@ from streamwork.components.columns import Columns, as_columns, conforming, disti
 from streamwork.components.schema import fields_of
 from streamwork.engine.step import RETURNED, Given, Outputs, Step, applying_failed, told
 from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep
+from streamwork.wording import plural
 
 ROWS = 65_536
 """Rows to a batch. Whatever a batch costs that does not depend on its rows is shared by them."""
@@ -158,4 +159,6 @@ class _Batch:
         self._columns = columns
 
     def __repr__(self) -> str:
-        return f"a batch of {len(self._columns)} events, the first of which is {self._columns[:1].events[0]!r}"
+        return (
+            f"a batch of {plural(len(self._columns), 'event')}, the first of which is {self._columns[:1].events[0]!r}"
+        )

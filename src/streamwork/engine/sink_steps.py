@@ -13,6 +13,7 @@ from streamwork.engine.step import Given, Outputs, Step
 from streamwork.engine.tracked import UNTRACKED, roots_of
 from streamwork.errors import JobFailed, StreamworkError, described
 from streamwork.job.semantics import Isolation
+from streamwork.wording import plural
 
 ROWS = 65_536
 """So many rows are written at a time. Each write is a transaction of the target, which costs more than the rows in it."""
@@ -113,7 +114,7 @@ class WriteStep(Step):
             )
         return JobFailed(
             "SW-SINK-FAILED",
-            f"sink {self.node.id} ({self.node.title}) could not write {rows.num_rows} rows: {described(error)}",
+            f"sink {self.node.id} ({self.node.title}) could not write {plural(rows.num_rows, 'row')}: {described(error)}",
             "mend the target, or what the sink calls, and start again: the last checkpoint is good",
         )
 

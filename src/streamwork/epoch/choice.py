@@ -23,7 +23,7 @@ from streamwork.components import LedgerRow, Position
 from streamwork.epoch.commit import lost, wrong_ledger
 from streamwork.epoch.fences import Start
 from streamwork.epoch.manifest import Manifest
-from streamwork.epoch.position import reaches, same
+from streamwork.epoch.position import reaches, same, shown
 from streamwork.epoch.store import Stored
 from streamwork.errors import Refused
 
@@ -192,7 +192,9 @@ def _fall_back(
                 else wrong_ledger(sink, row, f"checkpoint {at.epoch} was written to it")
             )
         elif not reaches(row.position, at.positions):
-            raise wrong_ledger(sink, row, f"checkpoint {at.epoch} is at {at.positions}, and what lies between is gone")
+            raise wrong_ledger(
+                sink, row, f"checkpoint {at.epoch} is at {shown(at.positions)}, and what lies between is gone"
+            )
         elif why := replayable(at, row.position):
             raise _diverges(sink, at, row.position, why)
         elif same(row.position, at.positions):
@@ -206,7 +208,7 @@ def _fall_back(
 def _diverges(sink: str, at: Manifest, position: Position, why: str) -> Refused:
     return Refused(
         "SW-STATE-DIVERGES",
-        f"the newest checkpoint that can be read is {at.epoch}, but sink {sink} is ahead of it, at {position}; what lies "
+        f"the newest checkpoint that can be read is {at.epoch}, but sink {sink} is ahead of it, at {shown(position)}; what lies "
         f"between would be computed again, and could come out differently: {why}",
         "bring the damaged files back from a copy; or, if what the sink has may differ from the state by that much, start "
         "with --accept-divergence",

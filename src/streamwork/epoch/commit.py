@@ -9,7 +9,7 @@ from enum import Enum
 
 from streamwork.components import LedgerEntry, LedgerRow
 from streamwork.components.sink import fenced
-from streamwork.epoch.position import beyond, same
+from streamwork.epoch.position import beyond, same, shown
 from streamwork.errors import Refused
 
 
@@ -62,7 +62,7 @@ def lost(sink: str, epoch: int) -> Refused:
 
 
 def wrong_ledger(sink: str, row: LedgerRow | None, but: str) -> Refused:
-    at = "nothing" if row is None or row.position is None else str(row.position)
+    at = "nothing" if row is None or row.position is None else shown(row.position)
     return Refused(
         "SW-SINK-LEDGER",
         f"sink {sink} is at {at}, but {but}",

@@ -14,6 +14,7 @@ import msgspec
 from streamwork.delivery import INBOX
 from streamwork.epoch.manifest import Plan
 from streamwork.job import Graph
+from streamwork.wording import plural
 
 EVENTS = "events"
 POLLED = "polled"  # a source without offsets: how far it came would have been told at the end
@@ -109,7 +110,11 @@ def lines(found: Iterable[InDoubt]) -> list[str]:
             known += one.events
             sources[one.source.partition("/")[0]] = None
     doubt = "in epochs that broke off: they may or may not have been delivered"
-    told = [f"in doubt: {known:,} events of {', '.join(sources)} were {doubt}"] if known else []
+    told = (
+        [f"in doubt: {plural(known, 'event')} of {', '.join(sources)} {'was' if known == 1 else 'were'} {doubt}"]
+        if known
+        else []
+    )
     unknown = [*(f"{one.unit} {one.start:,} to {one.end:,} of {one.source}" for one in ranges), *polled]
     if unknown:
         more = f" and {len(unknown) - MOST_TOLD} more" if len(unknown) > MOST_TOLD else ""

@@ -11,8 +11,8 @@ from streamwork.epoch.catch_up import Route
 from streamwork.epoch.identities import Identities
 from streamwork.epoch.lag import InputEnds
 from streamwork.epoch.manifest import Plan
-from streamwork.epoch.position import furthest
-from streamwork.epoch.slices import CLOCK, ends, known_ends, skips, starts
+from streamwork.epoch.position import CLOCK, furthest
+from streamwork.epoch.slices import ends, known_ends, skips, starts
 from streamwork.epoch.store import Store
 from streamwork.epoch.undone import Undone
 from streamwork.job import Graph

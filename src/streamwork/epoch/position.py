@@ -5,7 +5,24 @@ A position is a vector, source/partition -> offset; a missing component is 0. Tw
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from streamwork.components import Position
+
+CLOCK = "clock"
+"""The component of a position that processing time is: microseconds since 1970."""
+
+
+def shown(position: Position) -> str:
+    """For people: ``lines/0 at 1,200, clock at 2026-01-31 12:00:00 UTC``."""
+    return ", ".join(f"{name} at {_shown(name, at)}" for name, at in sorted(position.items())) or "the beginning"
+
+
+def _shown(name: str, at: int) -> str:
+    if name != CLOCK:
+        return f"{at:,}"
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def same(a: Position, b: Position) -> bool:

@@ -33,10 +33,9 @@ from streamwork.epoch.commit import lost
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.identities import check_sources
 from streamwork.epoch.manifest import Manifest, Plan
-from streamwork.epoch.position import furthest, reaches, same
+from streamwork.epoch.position import CLOCK, furthest, reaches, same, shown
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
-from streamwork.epoch.slices import CLOCK
 from streamwork.epoch.steps import Step
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.epoch.undone import keep_letters
@@ -262,7 +261,7 @@ class Recovery:
             whole = "that is all" if first.sinks[name].first else "rows of earlier checkpoints are not in it"
             lines.append(f"sink {name} was lost and has been given its rows from checkpoint {first.epoch} on; {whole}")
         lines += [
-            f"fell back to checkpoint {choice.at.epoch}; sink {name} is ahead of it, at {position}: up to there events are "
+            f"fell back to checkpoint {choice.at.epoch}; sink {name} is ahead of it, at {shown(position)}: up to there events are "
             "computed again, and not written again"
             for name, position in choice.ahead
         ]

@@ -9,7 +9,6 @@ from streamwork.components import OffsetSource, Position
 from streamwork.job import Graph, Node
 
 EVERYTHING = 2**62  # events
-CLOCK = "clock"  # the component of a position that processing time is
 Ranges = dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from streamwork.components import OffsetSource
 from streamwork.job.graph import Graph, Input, Node, NodeKind
 from streamwork.job.native import Native, native_part
+from streamwork.wording import plural
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Layout:
         stage_of = {chain: number for number, stage in enumerate(self.stages, 1) for chain in stage}
         lines = []
         for number, chain in enumerate(self.chains):
-            instances = "1 instance" if chain.parallelism == 1 else f"{chain.parallelism} instances"
+            instances = plural(chain.parallelism, "instance")
             lines.append(f"chain {number + 1} ({instances}): {' -> '.join(chain.nodes)}")
             tasks = "1 task" if chain.parallelism == 1 else f"{chain.parallelism} tasks"
             place = f"stage {stage_of[number]} of {len(self.stages)}"
@@ -220,8 +221,10 @@ def _edge(graph: Graph, before: Node, node: Node, groups: int) -> Edge:
         theirs = f"{', '.join(found.fields)} in {found.groups} groups"
         return edge(True, f"{origin.id} is partitioned by {theirs}, the key is {fields} in {groups}")
     if found.partitions % count:
-        return edge(True, f"parallelism {count} does not divide the {found.partitions} partitions of {origin.id}")
+        return edge(
+            True, f"parallelism {count} does not divide the {plural(found.partitions, 'partition')} of {origin.id}"
+        )
     return edge(
         False,
-        f"the log is partitioned by {fields} into {found.partitions} partitions, and parallelism {count} divides them",
+        f"the log is partitioned by {fields} into {plural(found.partitions, 'partition')}, and parallelism {count} divides them",
     )

@@ -32,6 +32,7 @@ from streamwork.log.transaction import Transaction
 from streamwork.log.transactions import Transactions
 from streamwork.log.views import Views
 from streamwork.log.writer import Writer
+from streamwork.wording import plural
 from streamwork.world import Clock, Disk, RealDisk
 
 _log = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ class EventLog(LogReader[E]):
             if not (exist_ok and same):
                 raise Refused(
                     "SW-LOG-EXISTS",
-                    f"there is a log in {path}: {found.event}, key {found.key}, {found.partitions} partitions, "
+                    f"there is a log in {path}: {found.event}, key {found.key}, {plural(found.partitions, 'partition')}, "
                     f"{found.groups} groups",
                     "open it with EventLog(...), or choose another path",
                 ) from None

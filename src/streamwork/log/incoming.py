@@ -11,6 +11,7 @@ from streamwork.components import Event
 from streamwork.components.columns import to_batch
 from streamwork.components.schema import Misfit, check_columns
 from streamwork.errors import JobFailed
+from streamwork.wording import plural
 
 _PIECE_BYTES = 16 << 20  # the most that one frame holds; larger batches become several
 
@@ -35,7 +36,7 @@ def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordB
         if not field.nullable and batch.column(place).null_count:
             raise JobFailed(
                 "SW-TYPE-VALUE",
-                f"{where}: {field.name} may not be null, but is {batch.column(place).null_count} times in the batch",
+                f"{where}: {field.name} may not be null, but is {plural(batch.column(place).null_count, 'time')} in the batch",
                 "fill or leave out these rows, or make a log of a type where the field may be None",
             )
     return batch if batch.schema.equals(schema) else pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -22,6 +22,7 @@ import msgspec
 from streamwork.log.frame import BadFrame, check_body, whole_frames
 from streamwork.log.partition import Partition
 from streamwork.log.segment import Segment
+from streamwork.wording import plural
 from streamwork.world import Disk, DiskFile
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Recovery(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         kept = f"; the bytes are kept in {self.kept_in}" if self.kept_in else ""
         return (
-            f"{self.file}: cut off {self.cut_bytes} bytes of an unfinished append ({self.reason}); "
+            f"{self.file}: cut off {plural(self.cut_bytes, 'byte')} of an unfinished append ({self.reason}); "
             f"the partition goes on at offset {self.offset}{kept}"
         )
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from streamwork.epoch import Manifest, Store
+from streamwork.epoch.fences import Fences, Life
 from streamwork.epoch.history import KEEP, Result, Row, rows
+from streamwork.epoch.manifest import Plan
 from streamwork.epoch.store import PLAN, PREPARED, Stored
 from streamwork.epoch.verify import Verifier
 from streamwork.errors import Refused, WrongUse
-from streamwork.world import Clock, RealDisk
+from streamwork.world import Clock, RealDisk, RealProcesses
 
 MEND = "bring the files back from a copy; the next start sets aside what it cannot use, and goes on from what is whole"
 
@@ -33,7 +35,8 @@ def list_checkpoints(root: Path, job: str, clock: Clock, verify: bool = False) -
     """Newest first: number, state, age, events, keys, bytes, how long each step took.
 
     The states: completed, pruned (completed, and no longer kept), prepared, damaged (a file of it, as far as `verify` looks),
-    quarantined (set aside by a start), abandoned, planned (under way, or cut short by a crash), and unknown.
+    quarantined (set aside by a start), abandoned (its driver gave it up), interrupted (its driver was killed or stopped in the
+    middle of it), planned (under way), and unknown (its plan cannot be read).
     """
     store = open_store(root, job)
     verifier = Verifier(store) if verify else None
@@ -45,10 +48,14 @@ def list_checkpoints(root: Path, job: str, clock: Clock, verify: bool = False) -
     found = {one.epoch: _stored(store, one, verifier) for one in stored}
     for epoch, fence in store.quarantined().items():
         found.setdefault(epoch, {"state": "quarantined", "set_aside_by": fence})
-    done = max(store.completed(), default=0)
-    manifests = [one.manifest for one in stored if one.manifest is not None]
-    for epoch in store.plans():
-        found.setdefault(epoch, {"state": _planned(epoch, done, past.get(epoch), manifests)})
+    plans = {epoch: _plan(store, epoch) for epoch in store.plans()}
+    parents = {plan.parent for plan in plans.values() if plan is not None}
+    parents |= {one.manifest.parent for one in stored if one.manifest is not None}
+    at_work = _at_work(store, clock)
+    for epoch, plan in plans.items():
+        if epoch not in found:
+            under_way = plan is not None and plan.fence == at_work and epoch > max(store.completed(), default=0)
+            found[epoch] = {"state": _planned(plan, past.get(epoch), epoch in parents, under_way)}
     oldest = min((epoch for epoch in found if epoch), default=0)
     for epoch, row in past.items():  # also those whose plans are gone by now
         if row.outcome in NOTHING and epoch >= oldest:
@@ -62,15 +69,28 @@ def list_checkpoints(root: Path, job: str, clock: Clock, verify: bool = False) -
     return [{"checkpoint": epoch, **found[epoch]} for epoch in sorted(found, reverse=True)]
 
 
-def _planned(epoch: int, done: int, row: Row | None, manifests: list[Manifest]) -> str:
+def _planned(plan: Plan | None, row: Row | None, is_parent: bool, under_way: bool) -> str:
     """What became of an epoch of which only the plan is there. Plans stay as long as an older checkpoint is kept, so most of
-    them were completed.
+    them were completed; a later epoch then builds on it, as the later plan says for as long as this one is kept.
     """
     if row is not None:
         return "abandoned" if row.outcome in NOTHING else "pruned"
-    if any(manifest.parent < epoch < manifest.epoch for manifest in manifests):
-        return "abandoned"  # nobody builds on it
-    return "planned" if epoch > done else "unknown"
+    if plan is None:
+        return "unknown"
+    return "pruned" if is_parent else "planned" if under_way else "interrupted"
+
+
+def _plan(store: Store, epoch: int) -> Plan | None:
+    try:
+        return store.plan(epoch)
+    except Refused:
+        return None
+
+
+def _at_work(store: Store, clock: Clock) -> int | None:
+    """The fence of the driver that runs, or may run on another machine."""
+    holder = Fences(store.disk, store.folder, clock, RealProcesses()).holder()
+    return None if holder is None or holder.life in (Life.GONE, Life.ENDED) else holder.fence
 
 
 def _stored(store: Store, stored: Stored, verifier: Verifier | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import streamwork
 from streamwork.job.jobfile import load_job
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
+from streamwork.wording import plural
 
 EVENTS = 200_000
 CARDS = 5_000
@@ -43,6 +44,8 @@ def prepare(folder: Path) -> Path:
 
 
 def run_demo(folder: Path, mode: Mode, watcher: Watcher | None) -> Outcome:
+    if watcher is not None:
+        watcher.on_note(f"writing {plural(EVENTS, 'transaction')} for the job to read to {folder}")
     target = prepare(folder)
     with _inside(folder):
         loaded = load_job(str(target))
@@ -55,9 +58,12 @@ def look(folder: Path, say: Callable[[str], Any]) -> None:
     with closing(sqlite3.connect(folder / "usage.db")) as db:
         cards, events, total = db.execute("SELECT count(*), sum(transactions), sum(total) FROM usage").fetchone()
         top = db.execute("SELECT card, transactions, total FROM usage ORDER BY total DESC LIMIT 3").fetchall()
-    say(f"\nresults, {folder / 'usage.db'}, table usage: {cards:,} cards, {events:,} transactions, {total:,.2f} in all")
+    say(
+        f"\nresults, {folder / 'usage.db'}, table usage: {plural(cards, 'card')}, "
+        f"{plural(events, 'transaction')}, {total:,.2f} in all"
+    )
     for card, transactions, amount in top:
-        say(f"  {card}  {transactions:>5} transactions  {amount:>12,.2f}")
+        say(f"  {card}  {plural(transactions, 'transaction'):>19}  {amount:>12,.2f}")
     newest = max((folder / ".streamwork" / "card-usage" / "state" / "per-card" / "0").glob("*.parquet"))
     row = pq.ParquetFile(newest).read(use_threads=False).slice(0, 1).to_pylist()[0]
     say(f"\nstate, {newest}: Parquet that DuckDB, Polars, pandas and Spark can open. A row of it:")

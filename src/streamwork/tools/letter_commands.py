@@ -16,6 +16,7 @@ from streamwork.job.jobfile import load_job
 from streamwork.tools.job_commands import about_a_job, find
 from streamwork.tools.letters import Letterbox, Listed
 from streamwork.tools.output import JSON, print_json, say
+from streamwork.wording import plural
 from streamwork.world import RealDisk
 
 MOST_ERROR = 80  # characters in a list
@@ -49,7 +50,7 @@ def list_command(job: str, root: Path | None, component: str | None, as_json: bo
     widths = [max(len(row[place]) for row in table) for place in range(len(names) - 1)]
     for row in table if found else ():
         say("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
-    say(f"{len(found):,} dead letters, {sum(one.replayed for one in found):,} of them replayed")
+    say(f"{plural(len(found), 'dead letter')}, {sum(one.replayed for one in found):,} of them replayed")
 
 
 @letters_group.command("show")

@@ -25,6 +25,7 @@ from streamwork.job.duration import seconds
 from streamwork.job.jobfile import import_file
 from streamwork.log import EventLog, FileLocks, Fsync, Isolation, Located, LogInfo, LogReader, Policy, describe
 from streamwork.tools.output import JSON, cell, console, print_json, say, say_json
+from streamwork.wording import plural
 
 PATH = click.argument("path", type=click.Path(path_type=Path))
 _READ = 1 << 20
@@ -75,7 +76,7 @@ def create_command(
         print_json(info)
     else:
         by = f"by {', '.join(info.key)}" if info.key else "in turn"
-        say(f"made {path.absolute()}: {info.event}, {partitions} partitions, {by}")
+        say(f"made {path.absolute()}: {info.event}, {plural(partitions, 'partition')}, {by}")
 
 
 @log_group.command("append")
@@ -96,7 +97,7 @@ def append_command(path: Path, fsync: str, as_json: bool) -> None:
         except _BadLine as bad:
             raise JobFailed(
                 "SW-LOG-BAD-LINE",
-                f"line {bad.number}: {bad.reason}. The {count} events before it were appended. The line: {bad.text}",
+                f"line {bad.number}: {bad.reason}. Appended before it: {plural(count, 'event')}. The line: {bad.text}",
                 f"correct the line and append again from line {bad.number} on",
             ) from None
         torn = [str(report) for report in log.recovered]
@@ -147,7 +148,9 @@ def info_command(path: Path, as_json: bool) -> None:
 
 def _show(info: LogInfo) -> None:
     by = f"by {', '.join(info.key)}" if info.key else "in turn"
-    say(f"log {info.path}: {info.event}, {info.events:,} events, {info.bytes:,} bytes, partitioned {by}")
+    say(
+        f"log {info.path}: {info.event}, {plural(info.events, 'event')}, {plural(info.bytes, 'byte')}, partitioned {by}"
+    )
     table = Table("partition", "start", "end", "committed", "segments", "bytes", "writer", box=None)
     for p in info.partitions:
         numbers = (f"{n:,}" for n in (p.start, p.end, p.committed_end, p.segments, p.bytes))

@@ -12,6 +12,7 @@ from streamwork.epoch import Manifest, Started, Step, doubt
 from streamwork.errors import printable
 from streamwork.tools.output import cell, console
 from streamwork.tools.runner import NOT_STARTED, Mode, Outcome, Watcher
+from streamwork.wording import plural
 
 PLAIN_SECONDS = 1.0  # a plain line at most so often
 
@@ -31,7 +32,7 @@ class Count:
         self._events += manifest.events
         keys = sum(counters.get("keys", 0) for counters in manifest.counters.values())
         rate = self._events / max(1e-9, time.monotonic() - self._began)
-        return f"checkpoint {manifest.epoch} · {self._events:,} events · {rate:,.0f} events/s · {keys:,} keys"
+        return f"checkpoint {manifest.epoch} · {plural(self._events, 'event')} · {rate:,.0f} events/s · {plural(keys, 'key')}"
 
 
 class PlainWatcher:
@@ -135,7 +136,7 @@ def end_lines(outcome: Outcome) -> list[str]:
     if outcome.started == NOT_STARTED:
         return [f"{NOT_STARTED}; the last checkpoint is {outcome.checkpoint}"]
     lost = f", {outcome.dropped:,} dropped" if outcome.dropped else ""
-    lost += f", {outcome.dead_letters:,} dead letters" if outcome.dead_letters else ""
-    lost += f", {outcome.retried:,} retries" if outcome.retried else ""
-    end = f"stopped at checkpoint {outcome.checkpoint}: {outcome.events:,} events{lost} in {outcome.seconds:.1f} s"
+    lost += f", {plural(outcome.dead_letters, 'dead letter')}" if outcome.dead_letters else ""
+    lost += f", {plural(outcome.retried, 'retry', 'retries')}" if outcome.retried else ""
+    end = f"stopped at checkpoint {outcome.checkpoint}: {plural(outcome.events, 'event')}{lost} in {outcome.seconds:.1f} s"
     return [*doubt.lines(outcome.in_doubt), end]

@@ -18,10 +18,12 @@ from streamwork.epoch.doubt import lines as doubt_lines
 from streamwork.epoch.fences import Fences, Holder, Life, moment
 from streamwork.epoch.history import Seconds, counts, in_doubt, input_ends, rows, totals
 from streamwork.epoch.lag import Lag, lags
+from streamwork.epoch.position import shown
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, Refused
 from streamwork.tools.checkpoints import NOTHING, open_store
 from streamwork.tools.retrying import RetriedEvent, retried, retried_lines
+from streamwork.wording import plural
 from streamwork.world import Clock, RealProcesses
 
 POLL_SECONDS = 0.05
@@ -188,7 +190,7 @@ def lines(status: Status) -> list[str]:
     if status.checkpoint is not None:
         told.append(f"checkpoint {status.checkpoint}, completed {status.age_seconds:,.1f} s ago")
     if status.position:
-        told.append("position: " + ", ".join(f"{name} at {at:,}" for name, at in sorted(status.position.items())))
+        told.append(f"position: {shown(status.position)}")
     told += retried_lines(status.retrying)
     told += lag_lines(status.lag, bool(status.running))
     if status.steps is not None:
@@ -239,7 +241,7 @@ def _waiting_lines(waiting: Waits) -> list[str]:
         return [f"waiting events: {waiting.problem}"]
     if not waiting.count:
         return []
-    told = [f"waiting: {waiting.count:,} events, {waiting.pending:,} of them not acknowledged yet"]
+    told = [f"waiting: {plural(waiting.count, 'event')}, {waiting.pending:,} of them not acknowledged yet"]
     for one in waiting.first[:MOST_TOLD]:
         when = f"{max(0.0, one.due_seconds):.1f} s"
         then = f"has failed in {when}" if one.pending else f"comes again in {when}"

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Backoff
+from streamwork.wording import plural
 from streamwork.world import Clock
 
 HOPELESS = {"SW-JAVA-MISSING", "SW-SOURCE-MISSING", "SW-SPARK-UNREACHABLE"}
@@ -78,7 +79,7 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
         recent = policy.recent(restarts, clock.monotonic())
         delay = policy.delay(restarts, clock.monotonic())
         if delay is None:
-            raise _with(failure, f"given up after {recent} restarts within {policy.within}") from failure
+            raise _with(failure, f"given up after {plural(recent, 'restart')} within {policy.within}") from failure
         job.tell(f"failed: {failure.code} {failure.cause}")
         job.tell(f"restart {recent + 1} of {policy.max_restarts} in {delay:.1f} s")
         job.pause(delay)
