@@ -25,6 +25,7 @@ UNCHANGING = frozenset(
     {
         "SW-ENGINE-FAILED",
         "SW-INBOX-EVENT",
+        "SW-INTERNAL",
         "SW-OPERATOR-COPY",
         "SW-OPERATOR-FAILED",
         "SW-SINK-REJECTED",

@@ -8,12 +8,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sample import Payment, Summing, expected_journal, payments
-from streamwork import Backoff, Job, JobFailed, JsonLines, ListSource, Operator, Refused, SqliteSink, WrongUse
+from streamwork import (
+    Backoff,
+    Job,
+    JobFailed,
+    JsonLines,
+    ListSource,
+    LogSink,
+    Operator,
+    Refused,
+    SqliteSink,
+    WrongUse,
+)
 from streamwork.epoch import Step
 from streamwork.errors import is_retryable
+from streamwork.log import FileLocks, locked
 from streamwork.testing.clock import VirtualClock
 from streamwork.tools.runner import Mode, Options, Outcome, run
 from streamwork.tools.supervisor import supervise
@@ -48,6 +61,9 @@ class Patient:
     def tell(self, line: str) -> None:
         self.told.append(line)
 
+    def keep_trace(self, error: Exception) -> str:
+        return "failures.log"
+
     def supervised(self, policy: Backoff | None) -> int:
         return supervise(self, policy, self.clock)
 
@@ -75,7 +91,7 @@ def test_it_gives_up_and_says_so() -> None:
     assert len(patient.paused) == 2
 
 
-@pytest.mark.parametrize("error", [Refused("SW-X", "c", "a"), WrongUse("SW-X", "c", "a"), ZeroDivisionError()])
+@pytest.mark.parametrize("error", [Refused("SW-X", "c", "a"), WrongUse("SW-X", "c", "a")])
 def test_what_waits_for_a_person_is_not_tried_again(error: Exception) -> None:
     patient = Patient(error, None)
     with pytest.raises(type(error)):
@@ -370,3 +386,74 @@ def test_who_came_while_it_waited_is_not_pushed_out(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="SW-DRIVER-FENCED: process 7 on elsewhere"):
         go(payments(40), tmp_path, "local", notes, restart=Backoff(first="1s"))
     assert notes.starts == [0]
+
+
+UNFORESEEN = [
+    KeyError("x"),
+    OverflowError("too large"),
+    pa.ArrowInvalid("offset overflow"),
+    AssertionError(),
+    RecursionError(),
+]
+
+
+@pytest.mark.parametrize("error", UNFORESEEN, ids=lambda error: type(error).__name__)
+def test_an_exception_without_a_code_is_named_and_the_job_is_started_again(error: Exception) -> None:
+    patient = Patient(error, 1, None)
+    assert patient.supervised(Backoff()) == 1
+    assert patient.told[0].startswith(f"failed: SW-INTERNAL {type(error).__name__}")
+    patient = Patient(error, error, None)
+    with pytest.raises(JobFailed, match=f"SW-INTERNAL: {type(error).__name__}.*restarts do not help") as raised:
+        patient.supervised(Backoff())
+    assert "report it with the traceback in failures.log" in raised.value.action
+    with pytest.raises(JobFailed, match="SW-INTERNAL"):
+        Patient(error).supervised(None)
+
+
+def test_a_person_who_interrupts_is_not_taken_for_a_failure() -> None:
+    """The negative control."""
+    with pytest.raises(KeyboardInterrupt):
+        Patient(KeyboardInterrupt(), None).supervised(Backoff())  # type: ignore[arg-type]
+
+
+class Raw(ListSource[Payment]):
+    """Raises an exception without a code, once, while the driver plans."""
+
+    calls = 0
+
+    def end(self, partition: str, start: int, max_events: int) -> int:
+        Raw.calls += 1
+        if Raw.calls == 8:
+            raise OverflowError("a raw one")
+        return super().end(partition, start, max_events)
+
+
+def test_a_whole_run_survives_an_exception_without_a_code_and_keeps_its_traceback(tmp_path: Path) -> None:
+    events, Raw.calls = payments(30), 0
+    job = Job("raw", checkpoint_every=0, restart=Backoff(first="10ms"))
+    stream = job.source(Raw(events, Payment, max_events=10), id="payments")
+    stream.apply(Summing(), key="card", id="sums").sink(SqliteSink(tmp_path / "out.db", "journal"), id="journal")
+    outcome = run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root"))
+    assert outcome.restarts == 1
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        rows = db.execute("SELECT card, number, total FROM journal ORDER BY rowid").fetchall()
+    assert rows == expected_journal(events)
+    kept = (tmp_path / "root" / "raw" / "failures.log").read_text()
+    assert "Traceback (most recent call last)" in kept and "OverflowError: a raw one" in kept
+
+
+def test_a_log_that_another_process_writes_to_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer of another process has gone when the job is started again."""
+    held = [locked(tmp_path / "log" / "0", None)]
+    real = FileLocks.acquire
+
+    def acquire(self: FileLocks, folder: Path, timeout: float) -> Any:
+        if held and Path(folder).name == "0":
+            raise held.pop()
+        return real(self, folder, timeout)
+
+    monkeypatch.setattr(FileLocks, "acquire", acquire)
+    job = Job("to-log", checkpoint_every=0, restart=Backoff(first="10ms"))
+    job.source(ListSource(payments(10), Payment), id="payments").sink(LogSink(tmp_path / "log"), id="log")
+    assert run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root")).restarts == 1
+    assert not held

@@ -242,7 +242,7 @@ class Driver:
                     self._abandon(plan)
                 if not go_on():
                     return None
-        except StreamworkError:
+        except Exception:
             self.fences.check(self.fence)  # whatever a driver meets that has lost its job, this is why
             raise
 
@@ -250,8 +250,11 @@ class Driver:
         """Steps 3 to 6 of an epoch that is under way; None if nothing has happened in it. Raises `Abandoned` instead of 4."""
         try:
             reports = self._collect(plan)
-        except StreamworkError as error:
-            self._watch.failed(plan, self._host.wasted(), error.code)
+        except Abandoned:
+            raise
+        except Exception as error:
+            code = error.code if isinstance(error, StreamworkError) else type(error).__name__
+            self._watch.failed(plan, self._host.wasted(), code)
             raise
         self._tell(Step.REPORT, plan.epoch)
         if self._nothing_happened(plan, reports):

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from streamwork.errors import Refused
+from streamwork.errors import JobFailed
 from streamwork.world import Clock, RealClock
 
 FILE = "writer.lock"
@@ -130,9 +130,9 @@ def _read_holder(descriptor: int) -> Holder | None:
         return None
 
 
-def locked(folder: Path, holder: Holder | None) -> Refused:
+def locked(folder: Path, holder: Holder | None) -> JobFailed:
     who = str(holder) if holder is not None else "another process"
-    return Refused(
+    return JobFailed(
         "SW-LOG-LOCKED",
         f"{who} is writing to {folder}; a partition has one writer at a time",
         "append from that process, or end it and try again: its lock goes with it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -15,7 +16,7 @@ import msgspec
 from streamwork.epoch import Driver, Manifest, Started, Step, Store
 from streamwork.epoch.control import Control, Kind, Request
 from streamwork.epoch.doubt import InDoubt
-from streamwork.epoch.fences import Fences
+from streamwork.epoch.fences import Fences, moment
 from streamwork.epoch.history import History
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
@@ -33,6 +34,8 @@ from streamwork.world.heartbeat import Heartbeat
 IDLE_SECONDS = 0.05
 ATTEND_SECONDS = 0.2
 """How often, at most, a driver looks whether somebody has a request, or has taken its job."""
+FAILURES = "failures.log"
+"""In the job's folder: tracebacks of exceptions that were not foreseen."""
 NOT_STARTED = "stopped before it had started"
 BEATS = 4
 """Signs of life within a lease: one or two may come late."""
@@ -409,6 +412,16 @@ class Lives:
             self._fences.beat()
         if self.driver is not None and self.driver.fences is not self._fences:  # it is about to take the job
             self.driver.beat()
+
+    def keep_trace(self, error: Exception) -> str:
+        place = self._store.folder / FAILURES
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("a", errors="backslashreplace") as file:
+                file.write(f"{moment(self._clock.now())}\n{''.join(traceback.format_exception(error))}\n")
+        except OSError:
+            return ""
+        return str(place)
 
     def tell(self, line: str) -> None:
         if self._watcher is not None:

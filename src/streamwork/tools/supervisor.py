@@ -13,7 +13,7 @@ import errno
 import re
 from typing import Protocol
 
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at
 from streamwork.job import Backoff
 from streamwork.wording import plural
 from streamwork.world import Clock
@@ -54,6 +54,9 @@ class Supervised(Protocol):
 
     def tell(self, line: str) -> None: ...
 
+    def keep_trace(self, error: Exception) -> str:
+        """Keep the traceback of an exception that was not foreseen, and say where; "" if that is not possible."""
+
 
 def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
     """Let it live until it ends well, starting it again where that may help. Returns how often that was."""
@@ -69,6 +72,8 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
             failure = _io_failed(error)
         except StreamworkError as error:
             failure = error
+        except Exception as error:
+            failure = _unforeseen(error, job.keep_trace(error))
         if failure.exit_code != JobFailed.exit_code or policy is None or job.stopping:
             raise failure
         if job.progress == 0 and _hopeless(failure):
@@ -101,6 +106,19 @@ def _io_failed(error: OSError) -> JobFailed:
         str(error),
         "make room, or bring the file or folder back, and start again; --root chooses another folder",
     )
+    failure.__cause__ = error
+    return failure
+
+
+def _unforeseen(error: Exception, trace: str) -> JobFailed:
+    """An exception without a code. It is a fault in Streamwork, or in code that it calls without a guard."""
+    failure = JobFailed(
+        "SW-INTERNAL",
+        f"{described(error)}{raised_at(error)[1]}",
+        "start again: the last checkpoint is good. If it comes back, report it"
+        + (f" with the traceback in {trace}" if trace else ""),
+    )
+    failure.retryable = is_retryable(error)
     failure.__cause__ = error
     return failure
 
