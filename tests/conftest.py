@@ -1,18 +1,21 @@
-"""Fixtures for all tests. One Spark is started for the whole run; tests that need it are marked `spark`."""
+"""Fixtures for all tests. One Spark is started for the whole run, and again if its JVM dies; what needs it is marked `spark`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+from pyspark.sql import SparkSession
 
 import closed
 from streamwork.hosts.archive import OPTIONS
 from streamwork.hosts.session import start_spark
+from streamwork.hosts.spark_life import forget_spark, how_it_ended, spark_is_gone
 
 hypothesis.settings.register_profile("streamwork", deadline=None)  # how long a case takes is a matter of the machine
 hypothesis.settings.load_profile("streamwork")
@@ -39,10 +42,22 @@ def closed_holds(closed_is_watched: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    session = start_spark("local[2]", tmp_path_factory.mktemp("spark") / "spark.log", MODULES)
-    yield session
-    session.stop()
+def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Any]]:
+    """The Spark of this process; a new one if there is none yet, or its JVM has died."""
+    folder = tmp_path_factory.mktemp("spark")
+    yield lambda: start_spark("local[2]", folder / f"spark-{time.monotonic_ns()}.log", MODULES)
+    if (session := SparkSession.getActiveSession()) is not None:
+        session.stop()
+
+
+@pytest.fixture
+def spark(shared_spark: Callable[[], Any]) -> Iterator[Any]:
+    """A test in which the JVM dies fails and says how; the next one gets a new JVM."""
+    yield shared_spark()
+    if spark_is_gone():
+        ended = how_it_ended()
+        forget_spark()
+        pytest.fail(f"the Spark that all tests of this process share died in this test: {ended}")
 
 
 @pytest.fixture(params=["local", pytest.param("microbatch", marks=pytest.mark.spark)])

@@ -239,8 +239,9 @@ class Watching(CrashAt):
 
 
 @pytest.fixture(scope="module")
-def resting(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
+def resting(tmp_path_factory: pytest.TempPathFactory, shared_spark: Any) -> Path:
     """A job after many checkpoints on Spark: to be copied, never touched."""
+    shared_spark()
     folder = tmp_path_factory.mktemp("resting")
     add_events(folder, CHECKPOINTS * SLICE)
     run_job(build(folder=folder), folder / "root", "microbatch")

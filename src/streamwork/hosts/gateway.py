@@ -42,6 +42,7 @@ class Jvm:
         """`log` takes its standard error; None lets it through to ours."""
         from pyspark.find_spark_home import _find_spark_home
 
+        self.log = log
         self._folder = tempfile.TemporaryDirectory(prefix="streamwork-gateway-")
         self._answer = Path(self._folder.name) / "answer"
         program = Path(_find_spark_home()) / "bin" / "spark-submit"
@@ -82,7 +83,7 @@ class Jvm:
             raise
         finally:
             self._folder.cleanup()
-        gateway.proc = self.process
+        gateway.proc, gateway.log = self.process, self.log
         return gateway
 
     def kill(self) -> None:

@@ -3,20 +3,76 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from streamwork.errors import JobFailed, StreamworkError
 
+ASKS = 3
+ASK_SECONDS = 0.5
+"""A JVM whose process lives is asked so often, with pauses, before it counts as gone: dropping a Spark that works would end
+every job on it."""
+LAST_LINES = 5
 
-def spark_is_gone() -> bool:
-    """True if there was a Spark in this process, and its JVM does not answer any more, or has stopped it."""
+
+def spark_is_gone(sleep: Callable[[float], None] = time.sleep) -> bool:
+    """True if there was a Spark in this process, and its JVM has ended, does not answer any more, or has stopped it."""
     context = _context()
     if context is None:
         return False
+    process = _process()
+    for asked in range(ASKS):
+        if process is not None and process.poll() is not None:
+            return True
+        try:
+            return bool(context._jsc.sc().isStopped())
+        except Exception:  # py4j has many ways to say that a call failed; its next call makes a new connection
+            if asked + 1 < ASKS:
+                sleep(ASK_SECONDS)
+    return True
+
+
+def how_it_ended(patience: float = 5.0) -> str:
+    """What became of the JVM of a Spark that is gone: its process, its exit code, and the last lines of its log."""
+    process = _process()
+    if process is None:
+        return "its JVM was not started by this process"
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(patience)
+    return f"its JVM (process {process.pid}) {_end_of(process.returncode)}{_last_lines()}"
+
+
+def _end_of(code: int | None) -> str:
+    if code is None:
+        return "lives, but Spark in it has stopped or does not answer"
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL: by somebody, or by the kernel for want of memory"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    known = {50: "an uncaught exception", 51: "an uncaught exception", 52: "its memory was used up"}
+    return f"ended with exit code {code}" + (f" ({known[code]})" if code in known else "")
+
+
+def _last_lines() -> str:
+    from pyspark import SparkContext
+
+    log: Path | None = getattr(SparkContext._gateway, "log", None)
     try:
-        return bool(context._jsc.sc().isStopped())
-    except Exception:  # py4j has many ways to say that nobody is there
-        return True
+        lines = [] if log is None else log.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    told = [line.strip() for line in lines if line.strip() and not line.startswith("\t")][-LAST_LINES:]
+    return f"; the last lines of {log}: {' | '.join(told)}" if told else ""
+
+
+def _process() -> subprocess.Popen[bytes] | None:
+    from pyspark import SparkContext
+
+    return getattr(SparkContext._gateway, "proc", None)
 
 
 def forget_spark() -> None:
@@ -46,7 +102,7 @@ def spark_gone(error: BaseException) -> JobFailed | None:
         return None
     return JobFailed(
         "SW-SPARK-FAILED",
-        f"Spark is gone: its JVM has ended ({type(error).__name__}: {error})",
+        f"Spark is gone: {how_it_ended()} ({type(error).__name__}: {error})",
         "look at spark.log in the job's folder, and at the machine's memory: the last checkpoint is good",
     )
 
