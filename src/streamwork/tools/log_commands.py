@@ -97,7 +97,8 @@ def append_command(path: Path, fsync: str, as_json: bool) -> None:
         except _BadLine as bad:
             raise JobFailed(
                 "SW-LOG-BAD-LINE",
-                f"line {bad.number}: {bad.reason}. Appended before it: {plural(count, 'event')}. The line: {bad.text}",
+                f"line {bad.number}: {bad.reason}. The {plural(count, 'event')} before it "
+                f"{'was' if count == 1 else 'were'} appended. The line: {bad.text}",
                 f"correct the line and append again from line {bad.number} on",
             ) from None
         torn = [str(report) for report in log.recovered]
