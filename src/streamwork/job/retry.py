@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -62,6 +63,9 @@ class Retry(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """As `--on-error` takes it."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
+        for name in ("within", "first", "most"):  # a number of seconds
+            if isinstance(given[name], int | float):
+                given[name] = f"{Decimal(repr(given[name])):f}s"
         changed = [f"{name}={value}" for name, value in given.items() if value != getattr(_DEFAULT, name)]
         return f"{NAME}:{','.join(changed)}" if changed else NAME
 
