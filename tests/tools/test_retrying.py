@@ -234,8 +234,9 @@ def test_a_real_outage_on_spark_and_a_stop_in_the_middle_of_it(tmp_path: Path, s
 
     first = Running(looking(tmp_path), tmp_path)
     wait_until(is_kept_fresh, 300)
+    wait_until(lambda: look(tmp_path / "root", "items", RealClock()).checkpoint == 1)  # it is committed meanwhile
     status = look(tmp_path / "root", "items", RealClock())
-    assert [one.component for one in status.retrying] == ["work"]
+    assert [(one.component, one.checkpoint) for one in status.retrying] == [("work", 2)]
     began = time.monotonic()
     answer = stop(tmp_path / "root", "items", 300, RealClock(), lambda line: None)
     took = time.monotonic() - began

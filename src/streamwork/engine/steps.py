@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any, cast
 
 from streamwork.components import EventCollector, KeyedCollector, Slice, StatefulSource, TimerClock
@@ -252,9 +252,7 @@ class KeyedStep(Step):
         roots = roots_of(events) if following is not None else repeat(UNTRACKED)
         given, so_far, delivered, ends = counter(outputs), 0, 0, several(emitted)
         check, fits, newest, keeps_fitting = *self._check(outputs), emitted[0], fitting(new_record)
-        for place, (event, key, record, root) in enumerate(
-            zip(events, keys, map(records.get, keys), roots, strict=False)
-        ):
+        for event, key, record, root, place in zip(events, keys, map(records.get, keys), roots, count(), strict=False):
             if following is not None:
                 following.begin(root)
             mine = new_record() if record is None else copied(record)
