@@ -27,6 +27,7 @@ from streamwork import (
     KeyedOperator,
     ListSource,
     LogSink,
+    Operator,
     Parquet,
     ParquetSink,
     Record,
@@ -35,6 +36,8 @@ from streamwork import (
     WrongUse,
     field,
 )
+from streamwork.components import fitting as fitting_module
+from streamwork.components import schema as schema_module
 from streamwork.components.columns import distinct, to_structs
 from streamwork.components.keyed_columns import KeyedColumns
 from streamwork.components.keys import Key
@@ -49,6 +52,11 @@ from value_jobs import BERLIN, EAST, KINDS, TOUCHED, TYPES, WEST, Moment, Waking
 NONE = SqliteSink("never-opened.db", "t")
 KEYABLE = [name for name, kind in KINDS.items() if kind.keyable]
 LATE = datetime(9999, 12, 31, 23, 59, 59, tzinfo=WEST)
+
+
+class Number(Event):
+    key: str
+    n: int
 
 
 def mixed(name: str) -> list[Any]:
@@ -315,8 +323,8 @@ def test_composite_keys_stay_apart() -> None:
     first = np.zeros(1, np.int64)
     batch = pa.record_batch({name: np.concatenate([data[name], first, first]) for name in names})
     last = pa.array(
-        np.concatenate([data["k0"], [0], [2**11]])
-    )  # 2**11 * (2**13)**4 is 2**63: the codes wrap to those of 0
+        np.concatenate([data["k0"], [0], [2**12]])
+    )  # 2**12 * (2**13)**4 is 2**64: the codes wrapped to those of 0
     batch = batch.set_column(0, "k0", last)
     codes, keys = distinct(batch, names)
     rows_of = list(zip(*(batch.column(name).to_pylist() for name in names), strict=True))
@@ -386,7 +394,9 @@ def test_watermarks(parallelism: int) -> None:
     for crash in (None, 6, 9, 12):
         result = run(job, {"in": moments(*times)}, epoch_events=1, crash_at=crash)
         rows = [row.n for row in result.outputs["out"]]
-        assert rows.index(-1) > rows.index(2), "half an hour behind the first of them, so with the second"
+        assert max(rows.index(-1), rows.index(2)) < rows.index(3), (
+            "half an hour behind the first of them, so with the second"
+        )
 
 
 def test_the_times_of_a_job_must_be_in_range(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,6 +407,77 @@ def test_the_times_of_a_job_must_be_in_range(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(chain_module, "in_utc", lambda at: at)  # the control: times of one zone compare by their clock
     early, late = (datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=fold) for fold in (0, 1))
     assert chain_module._latest(moments(early, late), "at") is early
+
+
+def test_without_the_range_a_time_is_staged_that_no_sink_can_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The control: prepared, and then raising at every commit. By now at least with a code."""
+    made = TYPES["datetime"]
+    monkeypatch.setattr(schema_module, "is_time", lambda value: True)
+    monkeypatch.setattr(schema_module.TimeType, "check_column", lambda self, column: None)
+    monkeypatch.setattr(fitting_module, "is_time", lambda value: True)
+    fitting_module.fitting.cache_clear()
+    job = Job("control")
+    stream = job.source(ListSource(made.clean([LATE], "datetime")), id="in").apply(made.spoiling([LATE]), id="spoil")
+    stream.sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    try:
+        for _ in range(2):
+            with pytest.raises(StreamworkError, match="SW-SINK-FAILED: sink out .* could not commit .*OverflowError"):
+                run_job(job, tmp_path / "root")
+    finally:
+        fitting_module.fitting.cache_clear()
+
+
+class Broken(LogSink[Any]):
+    """A sink of a person's own whose code is wrong."""
+
+    def commit(self, entry: Any, staged: Any) -> None:
+        raise KeyError("no such column")
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+class Bursting(Operator[Number, Number]):
+    def apply(self, event: Number, collector: Any) -> None:
+        raise Unspeakable
+
+
+@pytest.mark.parametrize("on_error", ["fail", "dead-letter"])
+def test_an_exception_that_cannot_be_shown(on_error: Any) -> None:
+    job = Job("bursting")
+    job.source(ListSource([], Number), id="in").apply(Bursting(), id="burst", on_error=on_error).sink(NONE, id="out")
+    if on_error == "fail":
+        with pytest.raises(StreamworkError, match="SW-OPERATOR-FAILED.*Unspeakable, which cannot be shown"):
+            run(job, {"in": [Number("a", 1)]})
+    else:
+        (letter,) = run(job, {"in": [Number("a", 1)]}).letters
+        assert letter.error == "Unspeakable, which cannot be shown"
+
+
+def test_what_a_sink_raises_gets_a_code(tmp_path: Path) -> None:
+    job = Job("broken")
+    job.source(ListSource([Number("a", 1)]), id="in").sink(Broken(tmp_path / "log"), id="out")
+    with pytest.raises(StreamworkError, match="SW-SINK-FAILED: sink out .*KeyError: 'no such column'"):
+        run_job(job, tmp_path / "root")
+
+
+@pytest.mark.parametrize("where", ["_pass_on", "checkpoint", "open"])
+def test_what_the_engine_raises_gets_a_code(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ArithmeticError("unforeseen")
+
+    monkeypatch.setattr(chain_module.Chain, where, broken)
+    job = Job("engine")
+    job.source(ListSource([Number("a", 1)]), id="in").sink(LogSink(tmp_path / "log"), id="out")
+    with pytest.raises(
+        StreamworkError, match="SW-ENGINE-FAILED: ArithmeticError: unforeseen .*test_values.py"
+    ) as caught:
+        run_job(job, tmp_path / "root")
+    assert caught.value.exit_code == 1 and "epoch 1" in caught.value.cause
 
 
 # ---- state by columns ----------------------------------------------------------------------------------------------------
@@ -444,11 +525,6 @@ def test_and_all_that_fits(kind: str, values: Any) -> None:
 class Total(Record):
     total: int = 0
     at: datetime = TOUCHED
-
-
-class Number(Event):
-    key: str
-    n: int
 
 
 class Adding(KeyedOperator[Number, Total, Number]):
