@@ -1,12 +1,13 @@
-"""Add the price of its product to each sale, from a table in SQLite. A sale of an unknown product becomes a dead letter.
+"""Add the price of its product to each sale, from a table in SQLite.
 
-List the dead letters with ``streamwork dead-letters list enrichment.py``; add the product, then ``replay`` them.
+While the database cannot be read, the sale is tried again, for up to a minute. A sale of an unknown product is not tried
+again: it becomes a dead letter. ``streamwork dead-letters list enrichment.py`` lists them; ``replay`` applies them again.
 """
 
 import sqlite3
 from pathlib import Path
 
-from streamwork import Event, EventCollector, Job, JsonLines, Operator, SqliteSink
+from streamwork import Event, EventCollector, Job, JsonLines, Operator, Retry, SqliteSink
 
 PRICES = Path(__file__).parent / "prices.db"
 
@@ -23,6 +24,10 @@ class Priced(Event):
     cents: int
 
 
+class UnknownProduct(Exception):
+    retryable = False
+
+
 class AddPrice(Operator[Sale, Priced]):
     deterministic = False  # the table may change between two attempts
 
@@ -35,7 +40,7 @@ class AddPrice(Operator[Sale, Priced]):
     def apply(self, event: Sale, collector: EventCollector) -> None:
         found = self.db.execute("SELECT cents FROM prices WHERE product = ?", (event.product,)).fetchone()
         if found is None:
-            collector.fail(f"product {event.product} has no price")
+            raise UnknownProduct(event.product)
         collector.emit(Priced(event.id, event.product, found[0] * event.pieces))
 
     def close(self) -> None:
@@ -44,5 +49,5 @@ class AddPrice(Operator[Sale, Priced]):
 
 job = Job("enrichment")
 sales = job.source(JsonLines("sales.jsonl", Sale), id="sales")
-priced = sales.apply(AddPrice(PRICES), id="add-price", on_error="dead-letter")
+priced = sales.apply(AddPrice(PRICES), id="add-price", on_error=Retry(within="1min", then="dead-letter"))
 priced.sink(SqliteSink("priced.db", "priced", key="id"), id="priced")
