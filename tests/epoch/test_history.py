@@ -212,3 +212,21 @@ def test_counts_that_are_no_counts_are_none(tmp_path: Path) -> None:
         db.execute("UPDATE outcomes SET epochs = 'many'")
     assert (totals(path), outcomes(path)) == ([], [])
     assert len(counts(path, 1)) == 1
+
+
+def test_a_file_of_a_version_that_counted_less_is_read_and_goes_on(tmp_path: Path) -> None:
+    """What it did not count is 0, before it is opened for writing and after."""
+    path = tmp_path / "history.sqlite"
+    recorded = History(path)
+    recorded.record(Row(epoch=1, fence=1, outcome=Result.COMPLETED, started=0.0), [Counts("work", 0, 5, 5)])
+    recorded.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        for table in ("counts", "totals"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN retried")
+    assert [one.counts for one in totals(path)] == [Counts("work", 0, 5, 5)]
+    assert [one.counts for one in counts(path, 1)] == [Counts("work", 0, 5, 5)]
+    told: list[str] = []
+    recorded = History(path, tell=told.append)
+    recorded.record(Row(epoch=2, fence=1, outcome=Result.COMPLETED, started=0.0), [Counts("work", 0, 1, 1, retried=7)])
+    recorded.close()
+    assert told == [] and [one.counts for one in totals(path)] == [Counts("work", 0, 6, 6, retried=7)]
