@@ -8,6 +8,11 @@ them is about to change a file or to talk to a sink, the walk decides who goes o
     power    the machine is gone: both drivers, and whatever was not synced
     damage   a file below checkpoints/, state/ or outputs/ is flipped, cut or removed
     lose     a sink loses its last commit, as when it is restored from a copy
+    replay   a person replays every dead letter that there is
+    relent   the sinks take rows from now on that they refused before
+
+What flows is varied, too (`Kind`): sources with offsets and polled ones, events and rows that become dead letters, events that are
+acknowledged. The drivers take turns in any order, rarely or at every step.
 
 When the budget is spent, one last driver runs undisturbed. Then everything must be right: see `check`.
 """
@@ -16,19 +21,35 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import greenlet
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sample import Payment, Seen, Sums, expected_journal, payments
-from streamwork import Job, KeyedOperator, ListSource, Refused, SqliteSink, StreamworkError
-from streamwork.components import LedgerEntry, LedgerRow
+from streamwork import (
+    Job,
+    KeyedOperator,
+    ListSource,
+    Record,
+    Refused,
+    Source,
+    SqliteSink,
+    StatefulSource,
+    StreamworkError,
+)
+from streamwork.components import LedgerEntry, LedgerRow, RowsRejected
+from streamwork.delivery import DeadLetters, Inbox, Letter
+from streamwork.delivery.text import from_text
 from streamwork.engine.instance import row_format
 from streamwork.epoch import Driver, Store
+from streamwork.epoch.commit import Verdict, judge
 from streamwork.epoch.verify import problems
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph
@@ -49,6 +70,15 @@ class Killed(KeyboardInterrupt):  # all that passes through an operator's step a
     """kill -9."""
 
 
+class Kind(Enum):
+    """What flows, and what is promised."""
+
+    PLAIN = "exactly-once, a source with offsets"
+    LETTERS = "exactly-once; events that fail, rows that sinks refuse"
+    POLLED = "exactly-once, a polled source that is replayable; events that fail"
+    ACKNOWLEDGING = "at-least-once by acknowledging, a polled source that gives nothing twice; events that fail"
+
+
 @dataclass(frozen=True)
 class Chaos:
     """How often what happens at most."""
@@ -59,6 +89,9 @@ class Chaos:
     power: int = 1
     damages: int = 1
     losses: int = 1
+    replays: int = 0
+    relents: int = 0
+    kind: Kind = Kind.PLAIN
     random: bool = False  # the operator is not deterministic
     retain: int = 2
 
@@ -79,6 +112,7 @@ class Nonces(KeyedOperator[Payment, Sums, Seen]):
     rng = random.Random()
 
     def apply(self, event: Payment, state: Sums, collector: Any) -> None:
+        check_amount(event)
         state.number += 1
         state.total += self.rng.randrange(1, 10**9)
         collector.emit(Seen(event.card, state.number, state.total))
@@ -86,9 +120,66 @@ class Nonces(KeyedOperator[Payment, Sums, Seen]):
 
 class Summing(KeyedOperator[Payment, Sums, Seen]):
     def apply(self, event: Payment, state: Sums, collector: Any) -> None:
+        check_amount(event)
         state.number += 1
         state.total += event.amount
         collector.emit(Seen(event.card, state.number, state.total))
+
+
+class Echoing(Summing):
+    """Each row tells the event that it was made from: no other has its amount."""
+
+    def apply(self, event: Payment, state: Sums, collector: Any) -> None:
+        check_amount(event)
+        state.number += 1
+        state.total += event.amount
+        collector.emit(Seen(event.card, state.number, event.amount))
+
+
+def check_amount(event: Payment) -> None:
+    if event.amount < 0:
+        raise ValueError("an amount below zero")
+
+
+def replace_amount(event: Payment, amount: int) -> Payment:
+    return Payment(event.card, amount)
+
+
+class At(Record):
+    offset: int = 0
+
+
+class Counting(StatefulSource[Payment, At]):
+    """Its state alone decides what comes next."""
+
+    replayable = True
+    walk: Walk
+
+    def setup_instance(self, instance: int, state: At | None) -> None:
+        self._at = At() if state is None else state
+
+    def get_events(self, collector: Any) -> None:
+        for event in self.walk.events[self._at.offset :][:1]:
+            self._at.offset += 1
+            collector.emit(event)
+
+    def get_state(self) -> At:
+        return self._at
+
+
+class Queue(Source[Payment]):
+    """What it gave is gone."""
+
+    walk: Walk
+
+    def get_events(self, collector: Any) -> None:
+        if self.walk.queue:
+            collector.emit(self.walk.queue.pop(0))
+
+
+class _Inbox(Inbox):
+    def _locked(self) -> Any:
+        return nullcontext()
 
 
 class Walk:
@@ -101,13 +192,21 @@ class Walk:
             power=self.rng.randint(0, chaos.power),
             damage=self.rng.randint(0, chaos.damages),
             lose=self.rng.randint(0, chaos.losses),
+            replay=self.rng.randint(0, chaos.replays),
+            relent=self.rng.randint(0, chaos.relents),
         )
+        self.switch = self.rng.choice([0.02, 0.02, 0.1, 0.5])  # how often another driver goes on
         self.walked = Walked()
         self.clock = VirtualClock()
         self.disk = _Disk(self)
         self.actors: list[_Actor] = []
         self.tables = {"left": _Table(), "right": _Table()}
+        self.picky = chaos.kind is Kind.LETTERS
+        self.kept: set[int] = set()  # amounts of the events that were durable in the inbox
         self.events = payments(chaos.events, cards=3)
+        if chaos.kind is not Kind.PLAIN:
+            self.events = [replace_amount(event, -i) if i % 4 == 1 else event for i, event in enumerate(self.events)]
+        self.queue = list(self.events)
         self._use_ledger = use_ledger
         self._paused: _Actor | None = None
         self._disturbed = False  # something has happened since the last driver arrived
@@ -133,7 +232,7 @@ class Walk:
         """Mostly one of the two goes on alone, as a stopped driver does not take part until it is resumed."""
         if len(alive) == 1:
             return alive[0]
-        if self._paused not in alive or self.rng.random() < 0.02:
+        if self._paused not in alive or self.rng.random() < self.switch:
             self._paused = self.rng.choice(alive)
         return next(actor for actor in alive if actor is not self._paused)
 
@@ -187,27 +286,58 @@ class Walk:
         self.tell(f"sink {name} loses its last commit")
         return True
 
+    def _replay(self) -> bool:
+        folder = ROOT / "walk"
+        inbox = _Inbox(self.disk, folder)
+        known = inbox.replayed()
+        found = [letter for letter in DeadLetters(self.disk, folder).all() if letter.id not in known]
+        if not found:
+            return False
+        inbox.put(found)
+        self.tell(f"{', '.join(letter.id for letter in found)} replayed")
+        return True
+
+    def _relent(self) -> bool:
+        self.picky = False
+        self.tell("the sinks take every row")
+        return True
+
     def tell(self, line: str) -> None:
         self.walked.story.append(line)
 
     # ---- the job --------------------------------------------------------------------------------------------------
 
     def graph(self) -> Graph:
-        job = Job("walk")
-        operator: Any = Nonces() if self.chaos.random else Summing()
-        seen = job.source(ListSource([], Payment), id="in").apply(operator, key="card", id="sums")
+        kind, options = self.chaos.kind, self._options()
+        job = Job("walk", **options)
+        operator: Any = Nonces() if self.chaos.random else Echoing() if options else Summing()
+        source: Any = ListSource([], Payment)
+        if kind in (Kind.POLLED, Kind.ACKNOWLEDGING):
+            source = (Counting if kind is Kind.POLLED else Queue)()
+            source.walk, source.max_events = self, self.rng.randint(1, 3)
+        lettered: Any = {} if kind is Kind.PLAIN else {"on_error": "dead-letter"}
+        seen = job.source(source, id="in").apply(operator, key="card", id="sums", **lettered)
         for name in self.tables:
-            seen.sink(SqliteSink("/nowhere/out.db", name), id=name)
+            seen.sink(SqliteSink("/nowhere/out.db", name), id=name, **lettered)
         graph = job.graph()
         parts: dict[str, Any] = {name: _Sink(self, table, self._use_ledger) for name, table in self.tables.items()}
-        parts["in"] = Script(
-            Payment, self.events, 1, self.rng.randint(1, 3), _never, self.clock.sleep, self.clock.sleep
-        )
+        if kind in (Kind.PLAIN, Kind.LETTERS):
+            parts["in"] = Script(
+                Payment, self.events, 1, self.rng.randint(1, 3), _never, self.clock.sleep, self.clock.sleep
+            )
         nodes = tuple(replace(node, component=parts.get(node.id, node.component)) for node in graph.nodes)
-        return Graph(graph.job, nodes)
+        return replace(graph, nodes=nodes)
 
     def settings(self) -> Any:
-        return Job("walk", retain=self.chaos.retain).settings
+        return Job("walk", retain=self.chaos.retain, **self._options()).settings
+
+    def _options(self) -> dict[str, Any]:
+        if self.chaos.kind is not Kind.ACKNOWLEDGING:
+            return {}
+        return {"semantics": "at-least-once", "tracking": "acknowledge", "retry_after": 0.05, "max_attempts": 2}
+
+    def __deepcopy__(self, memo: Any) -> Walk:
+        return self  # sources are copied, and keep it
 
 
 def _never() -> None:
@@ -257,7 +387,7 @@ class _Actor:
         try:
             started = driver.start()
             walk.tell(f"driver {self.number} builds on {started.resumed_at}: " + "; ".join(started.story))
-            while driver.run_epoch() is not None:
+            while driver.run_epoch() is not None or driver.unsettled():
                 walk.clock.sleep(0.1)
             self.settled = True
             walk.tell(f"driver {self.number} is done at checkpoint {driver.at.epoch}")
@@ -304,6 +434,12 @@ class _Disk(SimulatedDisk):
     def _step(self, what: str, effect: Any, atomic: bool = False) -> None:
         _pause(self._walk)
         super()._step(what, effect, atomic)
+
+    def create(self, path: Path, data: bytes) -> None:
+        super().create(path, data)
+        if path.parent == ROOT / "walk" / "inbox" / "in":  # from here on it must not get lost
+            events = pq.read_table(pa.BufferReader(data)).column("event").to_pylist()
+            self._walk.kept |= {from_text(Payment, event).amount for event in events}
 
     def paths(self) -> list[Path]:
         folder = self._names[ROOT]
@@ -352,11 +488,23 @@ class _Sink(MemorySink):
         _pause(self._walk)
         return super().ledger(uid, sink_id)
 
+    def write(self, batch: pa.RecordBatch) -> None:
+        _pause(self._walk)
+        super().write(batch)
+
+    def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
+        found = [row for batch in rows for row in batch.to_pylist()]
+        return "refused" if self._walk.picky and any(refused(row["card"], row["number"]) for row in found) else ""
+
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         _pause(self._walk)
         table: Any = self._table
         before = (list(table.rows), table.ledger)
-        super().commit(entry, staged)
+        batches = list(staged)
+        applies = table.ledger is not None and judge(table.ledger, entry) is Verdict.APPLY
+        if applies and (why := self.rejects(batches)):
+            raise RowsRejected(why)
+        super().commit(entry, iter(batches))
         if table.ledger is not None and before[1] is not None and table.ledger.position != before[1].position:
             table.before = before
 
@@ -376,6 +524,9 @@ def check(walk: Walk) -> None:
     if walk.walked.refused:
         _check_refusal(walk)
         return
+    if walk.chaos.kind is Kind.ACKNOWLEDGING:
+        _check_at_least_once(walk)
+        return
     graph, store = walk.graph(), Store(walk.disk, ROOT, "walk")
     newest = max((s.manifest for s in store.stored() if s.manifest is not None), key=lambda m: m.age)
     state = _state(graph, store, newest)
@@ -389,9 +540,33 @@ def check(walk: Walk) -> None:
         assert not problems(store, newest)
 
 
+def _open_letters(walk: Walk, component: str) -> list[Letter]:
+    """Those that were not replayed: a replayed one that fails again is another letter."""
+    folder = ROOT / "walk"
+    replayed = Inbox(walk.disk, folder).replayed()
+    return [letter for letter in DeadLetters(walk.disk, folder).all(component) if letter.id not in replayed]
+
+
+def _check_at_least_once(walk: Walk) -> None:
+    """Whatever was in the inbox once is in every sink, or a dead letter."""
+    lettered = {from_text(Payment, letter.event).amount for letter in _open_letters(walk, "sums")}
+    for name, table in walk.tables.items():
+        assert walk.kept <= {row.total for row in table.rows} | lettered, f"{name}: lost {walk.kept - lettered}"
+    assert all(amount < 0 for amount in lettered)
+
+
+def refused(card: str, number: int) -> bool:
+    """What a picky sink does not take."""
+    return (len(card) + ord(card[-1]) + number) % 3 == 0
+
+
 def _check_rows(walk: Walk, name: str, rows: list[Any], state: dict[str, tuple[int, int]]) -> None:
     found = [(row.card, row.number, row.total) for row in rows]
-    wanted = expected_journal(walk.events)
+    given_up = Counter(from_text(Payment, letter.event).amount for letter in _open_letters(walk, "sums"))
+    assert given_up == Counter(e.amount for e in walk.events if e.amount < 0), f"letters of sums: {given_up}"
+    left_out = [from_text(Seen, letter.event) for letter in _open_letters(walk, name)]
+    found += [(row.card, row.number, row.total) for row in left_out]
+    wanted = expected_journal([event for event in walk.events if event.amount >= 0])
     if walk.chaos.random:  # the totals are anybody's guess, but rows and state must tell one story
         assert Counter((c, n) for c, n, _ in found) == Counter((c, n) for c, n, _ in wanted), f"{name}: {found}"
         last = {card: (number, total) for card, number, total in sorted(found)}
@@ -417,9 +592,11 @@ def _check_refusal(walk: Walk) -> None:
     """A refusal is right only if more went wrong than the protocol promises to bear; and never with wrong rows."""
     spent = walk.walked.spent
     code = walk.walked.refused.partition(" ")[0]
-    diverges = walk.chaos.random and spent["damage"] and code == "SW-STATE-DIVERGES"
+    diverges = (walk.chaos.random or walk.chaos.kind is Kind.POLLED) and spent["damage"] and code == "SW-STATE-DIVERGES"
     assert diverges or spent["damage"] + spent["lose"] >= 2, walk.walked.refused
-    assert code in {"SW-CHECKPOINT-NONE", "SW-SINK-LEDGER", "SW-STATE-DIVERGES"}, walk.walked.refused
+    assert code in {"SW-CHECKPOINT-NONE", "SW-SINK-LEDGER", "SW-STATE-DIVERGES", "SW-LETTERS-DAMAGED"}, (
+        walk.walked.refused
+    )
     for name, table in walk.tables.items():
         numbers = Counter((row.card, row.number) for row in table.rows)
         assert max(numbers.values(), default=1) == 1, f"{name}: a row is there twice"

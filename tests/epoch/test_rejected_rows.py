@@ -27,6 +27,7 @@ from streamwork.components.columns import to_structs
 from streamwork.delivery import DeadLetters
 from streamwork.epoch import sinks as driver_side
 from streamwork.epoch.rejected import sift
+from streamwork.world import RealDisk
 
 Row = tuple[str, int, int]
 PICKY = "CHECK (total % 5 <> 3)"
@@ -63,7 +64,7 @@ def letters(world: World, sink: str = "journal") -> list[Row]:
     for path in sorted(world.home.glob("dead-letters/*/*.parquet")):
         for letter in pq.read_table(path).to_pylist():
             assert letter["component"] == path.parent.name == sink
-            assert letter["epoch"] == int(path.stem)
+            assert path.name == f"{letter['epoch']:012d}.refused.parquet"
             assert "constraint failed" in letter["error"]
             event = json.loads(letter["event"])
             found.append((event["card"], event["number"], event["total"]))
@@ -101,13 +102,7 @@ def test_a_refused_row_stops_the_job_and_nothing_of_its_epoch_is_in_the_table(
         assert world.live(EVENTS).code == "SW-SINK-REJECTED"
         assert all(Counter(world.rows(name)) == Counter(good) for name in sinks)
         assert not letters(world)
-    _run_sql(
-        world,
-        "ALTER TABLE journal RENAME TO old",
-        "CREATE TABLE journal (card TEXT, number INTEGER, total INTEGER)",
-        "INSERT INTO journal SELECT * FROM old ORDER BY rowid",
-        "DROP TABLE old",
-    )
+    _run_sql(world, *RELAXED)
     world.live(MORE).survived()
     check(world, MORE)
 
@@ -140,6 +135,10 @@ def test_exactly_the_refused_rows_are_dropped(folder: Path, at: str) -> None:
 
 
 LETTER_FAULTS = [
+    Fault("before replace outputs/*-refused.json", dead=True),
+    Fault("after replace outputs/*-refused.json", dead=True),
+    Fault("after replace outputs/*-refused.copy.json", dead=True),
+    Fault("before replace outputs/*-refused.json", error=OSError),
     Fault("before replace dead-letters/*", dead=True),
     Fault("after replace dead-letters/*", dead=True),
     Fault("before replace dead-letters/*", error=OSError),
@@ -147,7 +146,7 @@ LETTER_FAULTS = [
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-@pytest.mark.parametrize("fault", LETTER_FAULTS, ids=["before", "after", "no room"])
+@pytest.mark.parametrize("fault", LETTER_FAULTS, ids=lambda fault: f"{fault.at}-{fault.dead}")
 def test_dead_letters_are_written_once_also_if_that_is_where_it_breaks(folder: Path, fault: Fault, nth: int) -> None:
     world = picky_world(folder, "dead-letter")
     world.live(EVENTS, replace(fault, nth=nth))
@@ -171,11 +170,49 @@ def test_a_table_that_is_behind_refuses_the_same_rows_again(folder: Path, by: in
 
 
 def test_an_epoch_that_is_computed_again_keeps_its_dead_letters_once(folder: Path) -> None:
-    """Its letters were written, then its staged output was lost before the table had it: another epoch takes its place."""
+    """Its letters were recorded, then its staged output was lost before the table had it: another epoch takes its place."""
     world = picky_world(folder, "dead-letter")
-    world.live(EVENTS, Fault("after replace dead-letters/*", 2, dead=True))
-    epoch = int(sorted(world.home.glob("dead-letters/journal/*"))[-1].stem)
-    damage(sorted(world.home.glob(f"outputs/journal/{epoch:012d}-*"))[0], "flipped")
+    world.live(EVENTS, Fault("after replace outputs/journal/*-refused.copy.json", 2, dead=True))
+    record = sorted(world.home.glob("outputs/journal/*-refused.json"))[-1]
+    damage(sorted(world.home.glob(f"outputs/journal/{record.name[:12]}-*.arrow"))[0], "flipped")
+    world.live(MORE).survived()
+    check_without(world, MORE, kept_letters=True)
+
+
+RELAXED = [
+    "ALTER TABLE journal RENAME TO old",
+    "CREATE TABLE journal (card TEXT, number INTEGER, total INTEGER)",
+    "INSERT INTO journal SELECT * FROM old ORDER BY rowid",
+    "DROP TABLE old",
+]
+
+
+def test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count(folder: Path) -> None:
+    """The rows were recorded and not committed; the next driver commits all of them, and dies before it is ready."""
+    world = picky_world(folder, "dead-letter")
+    world.live(EVENTS, Fault("after replace outputs/journal/*-refused.copy.json", dead=True))
+    _run_sql(world, *RELAXED)
+    world.live(MORE, Fault("before create fences/2.start.json", dead=True))
+    world.live(MORE).survived()
+    check(world, MORE)
+    assert not letters(world)
+
+
+def test_without_a_record_of_each_offer_the_checker_notices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = DeadLetters.stage_refused
+    monkeypatch.setattr(DeadLetters, "stage_refused", lambda self, *to: stage(self, *to) if to[-1] else None)
+    with pytest.raises(AssertionError):
+        test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count(folder)
+
+
+@pytest.mark.parametrize(
+    "at", [*(f"told {step} 3" for step in ("prepare", "commit")), "before create checkpoints/*3.json"]
+)
+def test_letters_cannot_be_replayed_before_their_checkpoint_is_completed(folder: Path, at: str) -> None:
+    world = picky_world(folder, "dead-letter")
+    world.live(EVENTS, Fault(at, dead=True))
+    completed = {int(path.name[:12]) for path in world.checkpoints}
+    assert {letter.epoch for letter in DeadLetters(RealDisk(), world.home).all()} <= completed
     world.live(MORE).survived()
     check_without(world, MORE, kept_letters=True)
 
@@ -227,7 +264,7 @@ def test_with_a_sift_that_gives_up_too_much_the_checker_notices(folder: Path, mo
 
 
 def test_without_dead_letters_the_checker_notices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DeadLetters, "keep", lambda *_: None)
+    monkeypatch.setattr(DeadLetters, "publish_refused", lambda *_: None)
     world = picky_world(folder, "dead-letter")
     world.live(MORE).survived()
     with pytest.raises(AssertionError, match="DEAD LETTERS"):

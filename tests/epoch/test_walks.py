@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from epoch_walk import Chaos, Walk, Walked, check
+from epoch_walk import Chaos, Kind, Walk, Walked, check
 from streamwork.components import LedgerRow
-from streamwork.epoch import catch_up, choice, commit, driver, fences, recovery, retention, store
+from streamwork.delivery import inbox
+from streamwork.epoch import catch_up, choice, commit, driver, effects, fences, recovery, retention, store, undone
 from streamwork.state import compaction
 
-WALKS = int(os.environ.get("STREAMWORK_WALKS", "1000"))
+WALKS = int(os.environ.get("STREAMWORK_WALKS", "400"))
+KINDS = [Kind.PLAIN, Kind.LETTERS, Kind.POLLED, Kind.ACKNOWLEDGING]
 REPLAY = os.environ.get("STREAMWORK_REPLAY")
 
 
@@ -29,9 +31,20 @@ def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "TIDY_EVERY", 2)
 
 
-def walk(seed: int, **options: Any) -> Walked:
-    """One walk, checked. Which misfortunes it may meet follows from the seed, too."""
-    chaos = Chaos(random=seed % 3 == 0, retain=1 + seed % 3, damages=seed % 2 + (seed % 7 == 0))
+def walk(seed: int, kind: Kind | None = None, **options: Any) -> Walked:
+    """One walk, checked. Which misfortunes it may meet, and what flows, follows from the seed, too."""
+    kind = KINDS[seed % len(KINDS)] if kind is None else kind
+    lettered, turn = kind is not Kind.PLAIN, seed // len(KINDS)
+    relents = turn % 2 if kind is Kind.LETTERS else 0
+    chaos = Chaos(
+        kind=kind,
+        random=turn % 3 == 0 and kind is not Kind.ACKNOWLEDGING,
+        retain=1 + turn % 3,
+        damages=turn % 2 + (turn % 7 == 0),
+        losses=0 if relents or kind is Kind.ACKNOWLEDGING else 1,  # a sink that lost rows, and takes more than before
+        replays=2 if lettered else 0,
+        relents=relents,
+    )
     one = Walk(seed, chaos, **options)
     try:
         walked = one.run()
@@ -56,17 +69,18 @@ def test_exactly_once_whatever_happens() -> None:
         met.update(walked.spent)
         refused += bool(walked.refused)
     if not REPLAY:
-        assert all(met[name] > WALKS // 10 for name in ("kill", "arrive", "power", "damage", "lose")), met
+        assert all(met[name] > WALKS // 10 for name in ("kill", "arrive", "power", "damage", "lose", "replay")), met
+        assert met["relent"] > WALKS // 50, met
         assert refused < WALKS // 10, "a walk that refuses proves little"
 
 
 # ---- without a guard, some walk goes wrong --------------------------------------------------------------------------
 
 
-def breaks(most: int = 400, **options: Any) -> bool:
+def breaks(kind: Kind = Kind.PLAIN, most: int = 400, **options: Any) -> bool:
     for seed in range(most):
         try:
-            walk(seed, **options)
+            walk(seed, kind, **options)
         except (AssertionError, KeyError, FileNotFoundError, RuntimeError):
             return True
     return False
@@ -125,6 +139,83 @@ def without_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_guard(monkeypatch: pytest.MonkeyPatch, remove: Any) -> None:
     remove(monkeypatch)
     assert breaks()
+
+
+# ---- effects outside the manifest (`epoch.effects`) -------------------------------------------------------------------
+
+
+def letters_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = driver.Driver._commit
+
+    def early(self: Any, manifest: Any) -> None:
+        self._effects.publish(manifest)
+        commit(self, manifest)
+
+    monkeypatch.setattr(driver.Driver, "_commit", early)
+
+
+def refused_rows_that_a_start_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects.Effects, "settle_refused", lambda *_: None)
+
+
+def letters_that_are_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects.Effects, "set_aside", lambda *_: None)
+
+
+def letters_that_are_not_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects.Effects, "_with_known_ids", lambda self, component, epoch, letters: list(letters))
+
+
+def inbox_files_that_are_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undone.Undone, "_orphans", lambda self: [])
+
+
+def inbox_files_removed_before_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = undone.Undone.prepared
+
+    def early(self: Any, settled: Any) -> None:
+        prepared(self, settled)
+        self._inbox.discard("in", set(self._accounted), self._fence)
+
+    monkeypatch.setattr(undone.Undone, "prepared", early)
+
+
+def inbox_files_removed_by_a_driver_that_lost_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copies, no check, and a file goes with the first manifest that accounts for it."""
+    complete = driver.Driver._complete
+
+    def unchecked(self: Any, manifest: Any) -> None:
+        self._store.write_completed(manifest)
+        for path in manifest.taken:
+            self._store.disk.discard(self._store.folder / path)
+        complete(self, manifest)
+
+    monkeypatch.setattr(driver.Driver, "_complete", unchecked)
+    monkeypatch.setattr(undone.Undone, "_adopt", lambda self, orphan: self._adopted.append(orphan) or orphan)
+
+
+def inbox_files_of_higher_fences(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, discard = inbox.Inbox.taken, inbox.Inbox.discard
+    monkeypatch.setattr(inbox.Inbox, "taken", lambda self, source, fence: taken(self, source, 10**6))
+    monkeypatch.setattr(inbox.Inbox, "discard", lambda self, source, keys, fence: discard(self, source, keys, 10**6))
+
+
+@pytest.mark.parametrize(
+    ("kind", "remove"),
+    [
+        (Kind.LETTERS, letters_before_the_commit),
+        (Kind.LETTERS, refused_rows_that_a_start_forgets),
+        (Kind.LETTERS, letters_that_are_not_set_aside),
+        (Kind.LETTERS, letters_that_are_not_recognised),
+        (Kind.ACKNOWLEDGING, inbox_files_that_are_not_adopted),
+        (Kind.ACKNOWLEDGING, inbox_files_removed_before_the_checkpoint),
+        (Kind.ACKNOWLEDGING, inbox_files_removed_by_a_driver_that_lost_its_job),
+        (Kind.ACKNOWLEDGING, inbox_files_of_higher_fences),
+    ],
+)
+def test_without_a_rule_for_effects(monkeypatch: pytest.MonkeyPatch, kind: Kind, remove: Any) -> None:
+    remove(monkeypatch)
+    assert breaks(kind)
 
 
 def test_the_policy_itself_is_what_the_control_removes() -> None:

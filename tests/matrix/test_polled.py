@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inbox_files import too_many
 from matrix.faults import Fault
 from matrix.oracles import check_at_least_once, check_at_most_once
 from matrix.promises import EVENTS, world_of
@@ -54,7 +55,7 @@ def test_what_was_taken_from_a_queue_waits_in_the_inbox(folder: Path, at: str) -
     taken = crash_and_go_on(world, at)
     lost = taken if at in KEEPS_FIRST else set()
     check_at_least_once(world, EVENTS, taken, tuple(lost))
-    assert not sorted(world.home.glob("inbox/payments/*")), "LEFT OVER: inbox"
+    assert not too_many(world.home, "payments"), "LEFT OVER: inbox"
 
 
 @pytest.mark.parametrize("at", [at for at in POINTS if "inbox" not in at])

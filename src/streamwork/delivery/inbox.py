@@ -2,7 +2,8 @@
 
     inbox/000000000001.parquet    letters that a person replays, numbered; each file goes in once
     inbox/SOURCE/000000000042-FENCE-ATTEMPT-INSTANCE.parquet
-                                  under acknowledging: what a source without offsets gave, written before it is processed
+                                  under acknowledging: what a source without offsets gave, written before it is processed.
+                                  A driver adopts such a file of a lower fence by copying it to the name with its own fence
     inbox/@waiting/000000000042-FENCE-ATTEMPT.parquet
                                   under acknowledging: the events that have failed or are pending at checkpoint 42
 
@@ -10,7 +11,10 @@ No source can have an id with "@" or "." in it, so nothing of the inbox's own is
 acknowledging leaves no event behind: those that wait go in as numbered files, too.
 
 How many of the numbered files have gone in is part of every position ("inbox"), like the offset of a source. So under any
-semantics a replayed letter counts as often as an event of a source does.
+semantics a replayed letter counts as often as an event of a source does. An id counts once: where two drivers, or two people,
+have put the same one in, the file with the lowest number brings it.
+
+Which of these files may be removed, when, and by which driver: see `epoch.effects`.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -34,7 +38,8 @@ from streamwork.world import EPOCH_DIGITS, Disk, number_of
 
 INBOX = "inbox"  # the folder, and the component of a position
 WAITING = f"{INBOX}/@waiting"
-_TAKEN = re.compile(r"\d{12}-\d+-[^-]+-\d+\.parquet")
+_TAKEN = re.compile(r"(\d{12})-(\d+)-([^-]+)-(\d+)\.parquet", re.ASCII)
+_MOVED = "event:"
 MOST_REPLAYS = 10_000
 """So many events come back in one epoch at most: they travel with the plan of the work."""
 
@@ -46,6 +51,37 @@ class Replay(msgspec.Struct, frozen=True):
     instance: int
     event: str  # JSON
     root: int = -1  # under acknowledging: what it is known by in this epoch
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The name of a file in which an attempt kept what a source gave. Copies of it differ in the fence alone."""
+
+    source: str
+    epoch: int
+    fence: int
+    attempt: str
+    instance: int
+
+    @classmethod
+    def of(cls, source: str, name: str) -> Taken | None:
+        match = _TAKEN.fullmatch(name)
+        return None if match is None else cls(source, int(match[1]), int(match[2]), match[3], int(match[4]))
+
+    @property
+    def key(self) -> str:
+        """The same for all copies; no other attempt has it."""
+        return f"{self.source}/{self.epoch:012d}-{self.attempt}-{self.instance}"
+
+    @property
+    def path(self) -> str:
+        return f"{INBOX}/{self.source}/{self.epoch:012d}-{self.fence}-{self.attempt}-{self.instance}.parquet"
+
+
+def taken_key(path: str) -> str:
+    """The key of a file that a manifest names."""
+    source, _, name = path.removeprefix(f"{INBOX}/").partition("/")
+    taken = Taken.of(source, name)
+    return path if taken is None else taken.key
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -63,6 +99,7 @@ class Inbox:
         self._disk = disk
         self._job = folder
         self._folder = folder / INBOX
+        self._ids: dict[int, frozenset[str]] = {}  # of the numbered files that were read: they never change
 
     # ---- letters that are replayed --------------------------------------------------------------------------------
 
@@ -83,7 +120,14 @@ class Inbox:
 
     def between(self, start: int, end: int) -> list[Entry]:
         """What the files behind `start`, up to and with `end`, bring."""
-        return [entry for number in self.numbers() if start < number <= end for entry in self.read(number)]
+        known: set[str] = set()
+        found = []
+        for number in self.numbers():
+            if start < number <= end:
+                found += [entry for entry in self.read(number) if entry.letter not in known]
+            if number < end:
+                known |= self._ids_of(number)
+        return found
 
     def read(self, number: int) -> list[Entry]:
         path = self._folder / f"{number:012d}.parquet"
@@ -94,7 +138,12 @@ class Inbox:
 
     def replayed(self) -> set[str]:
         """The ids of the letters that have been let go in again."""
-        return {entry.letter for number in self.numbers() for entry in self.read(number)}
+        return {letter for number in self.numbers() for letter in self._ids_of(number)}
+
+    def _ids_of(self, number: int) -> frozenset[str]:
+        if number not in self._ids:
+            self._ids[number] = frozenset(entry.letter for entry in self.read(number))
+        return self._ids[number]
 
     def put(self, letters: Sequence[Letter]) -> list[int]:
         """Let letters go in once more. Refuses those that have gone in already; returns the numbers of the files."""
@@ -149,10 +198,26 @@ class Inbox:
     def read_taken(self, path: str) -> list[str]:
         return [str(row["event"]) for row in self._read(self._job / path)]
 
-    def taken(self, source: str) -> list[str]:
-        """Every such file of a source, whether it counts or not."""
-        names = sorted(self._disk.names(self._folder / source))
-        return [f"{INBOX}/{source}/{name}" for name in names if _TAKEN.fullmatch(name)]
+    def taken(self, source: str, fence: int) -> list[Taken]:
+        """The files of a source that this fence and lower ones have written, whether they count or not."""
+        found = [Taken.of(source, name) for name in self._disk.names(self._folder / source)]
+        return [one for one in found if one is not None and one.fence <= fence]
+
+    def adopt(self, taken: Taken, fence: int) -> Taken:
+        """Copy a file to the name with this fence, where no driver of a lower fence removes it."""
+        mine = msgspec.structs.replace(taken, fence=fence)
+        if taken.fence < fence:
+            with suppress(FileExistsError):  # it has been copied before, and the old name came back
+                self._disk.create(self._job / mine.path, self._bytes(self._job / taken.path))
+        return mine
+
+    def discard(self, source: str, keys: Collection[str], fence: int) -> None:
+        """Remove the files with these keys, durably, under the names of this fence and lower ones: never those of a higher one."""
+        gone = [one for one in self.taken(source, fence) if one.key in keys]
+        for one in gone:
+            self._disk.discard(self._job / one.path)
+        if gone:
+            self._disk.sync_names(self._folder / source)
 
     def write_waiting(self, stem: str, waiting: Sequence[Waiting]) -> FileRef:
         return self._write(f"{WAITING}/{stem}.parquet", _table(waiting, Waiting))
@@ -182,15 +247,16 @@ class Inbox:
             raise _damaged(path, "it is missing") from None
 
 
-def moved_id(event_id: str) -> str:
-    """What an event is known by in a numbered file that was no letter."""
-    return f"event:{event_id}"
+def moved_id(event_id: str, epoch: int) -> str:
+    """What an event that was no letter is known by in a numbered file: its id, and the checkpoint at which it waited."""
+    return f"{_MOVED}{event_id}@{epoch}"
 
 
 def tracked_id(entry: Entry) -> str:
     """The id of an event that comes out of a numbered file, under acknowledging: no other has it."""
-    own = entry.letter.removeprefix("event:")
-    return own if own != entry.letter else f"letter:{own}"
+    if not entry.letter.startswith(_MOVED):
+        return f"letter:{entry.letter}"
+    return entry.letter.removeprefix(_MOVED).partition("@")[0]
 
 
 def _table(rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> pa.Table:

@@ -54,6 +54,7 @@ from streamwork.epoch.compactor import Background, Compactor, at_once
 from streamwork.epoch.compute import Compute
 from streamwork.epoch.doubt import Doubts, InDoubt
 from streamwork.epoch.doubt import lines as doubt_lines
+from streamwork.epoch.effects import Effects
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history import NoHistory, Recorder
 from streamwork.epoch.lag import InputEnds
@@ -135,6 +136,7 @@ class Driver:
         self._take_over = take_over
         self._sinks = Sinks(graph, store)
         self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence, change_semantics, refill)
+        self._effects = Effects(store)
         steady = SteadyClock(clock)
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._undone = Undone(
@@ -188,7 +190,9 @@ class Driver:
         found = self._recovery.finish(choice, self.fence, lambda step, m: self._tell(step, m.epoch))  # 6, 7, 8
         self.at = self._tip = found.at
         self._chains = found.chains
-        let_go = self._undone.resume(self.at)
+        self.fences.check(self.fence)
+        self._effects.publish(self.at)
+        let_go = self._undone.resume(self.at, self.fence)
         lost: Position = {}
         doubts: Sequence[InDoubt] = ()
         if self.graph.promise.at_most_once:
@@ -196,6 +200,7 @@ class Driver:
             lost = self._recovery.planned_beyond(plans)
             doubts = self._doubts.recovered(plans, killed)
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
+        self._undone.prune(self._line[-1])
         self._tell(Step.PRUNE, self.at.epoch)
         if found.rolled_forward:
             self._watch.rolled_forward(self.at, self._sinks.refused(self.at.epoch))
@@ -439,17 +444,18 @@ class Driver:
         return manifest
 
     def _commit(self, manifest: Manifest) -> None:
-        """5. Keep the dead letters; offer the staged outputs to every sink: the ledger decides."""
-        self._undone.commit(manifest)
+        """5. Offer the staged outputs to every sink: the ledger decides."""
         for name in self._sinks.ids:
             self._sinks.offer(name, manifest, self.at, self._deterministic)
             self._tell(Step.COMMIT, manifest.epoch)
         self._watch.lap(manifest.epoch, Step.COMMIT)
 
     def _complete(self, manifest: Manifest) -> None:
-        """6. The same bytes under the final name."""
+        """6. The same bytes under the final name; then, if no other driver has the job, the effects outside the manifest."""
         self._store.write_completed(manifest)
-        self._undone.completed(manifest)
+        self.fences.check(self.fence)
+        self._effects.publish(manifest)
+        self._effects.publish_refused(manifest.epoch, self.fence, self._sinks.left_out(manifest.epoch))
         self.at = manifest
         self._line.insert(0, manifest)
         self._planner.reached(manifest.positions)
@@ -470,6 +476,7 @@ class Driver:
         for manifest in gone:
             self._store.remove_manifest(manifest.epoch)
         self._store.discard_files({path for manifest in gone for path in manifest.files if path not in named})
+        self._undone.prune(keep[-1])
         if gone:
             self._store.remove_plans(below=keep[-1].epoch)
             self._store.remove_claims(below=keep[-1].epoch)
@@ -535,6 +542,7 @@ class Driver:
         """Let go of everything; the job can be started again by anyone."""
         if self._kept:
             with contextlib.suppress(StreamworkError, OSError):  # late news only means that sources keep more
+                self.fences.check(self.fence)  # another driver may need what this one does not
                 self._keep()
         self._store.discard_files(self._compactor.give_up())
         self._doubts.close()

@@ -50,7 +50,7 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     fingerprint: str
     watermarks: dict[str, int] = {}
     failed: tuple[FileRef, ...] = ()  # under acknowledging: the events that are not done, with their attempts
-    taken: tuple[str, ...] = ()  # files of the inbox that are not needed any more
+    taken: tuple[str, ...] = ()  # files of the inbox that it accounts for, as far as they were not removed before
     letters: dict[str, dict[str, FileRef]] = {}  # component -> by whom -> its dead letters
     seal: str = ""
 

@@ -6,7 +6,7 @@
     4  register  write it into every sink: no older driver gets anything in from here on
     5  read      make durable what is there, read manifests and ledgers, choose. A driver that finds a fence above its own stops
     6  commit    offer staged outputs to sinks that are behind; rebase those that have the rows from a manifest that is lost
-    7  complete  a prepared manifest that was chosen
+    7  complete  a prepared manifest that was chosen; then check the fence, and settle what sinks refused (`epoch.effects`)
     8  ready     record where this fence starts: manifests of lower fences beyond it count for nothing
     9  prune     set aside what cannot be used, remove what nobody names
 
@@ -25,20 +25,20 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from streamwork.components import Position
-from streamwork.delivery import INBOX, DeadLetters
+from streamwork.delivery import INBOX
 from streamwork.engine.instance import row_format
 from streamwork.epoch.catch_up import Route, route
 from streamwork.epoch.choice import Choice, Shelf, choose, none_good
 from streamwork.epoch.commit import lost
+from streamwork.epoch.effects import Effects
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.identities import check_sources
 from streamwork.epoch.manifest import Manifest, Plan
-from streamwork.epoch.position import CLOCK, furthest, reaches, same, shown
+from streamwork.epoch.position import CLOCK, furthest, same, shown
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.steps import Step
 from streamwork.epoch.store import Identity, Store, Stored
-from streamwork.epoch.undone import keep_letters
 from streamwork.epoch.verify import Verifier
 from streamwork.errors import Refused
 from streamwork.job import Graph
@@ -81,6 +81,7 @@ class Recovery:
         self._accept_divergence = accept_divergence
         self._change_semantics = change_semantics
         self._refill = refill
+        self._effects = Effects(store)
         self._verifier = Verifier(store)
         self._outdated: dict[
             str, Position
@@ -127,7 +128,7 @@ class Recovery:
         empty = set(choice.refills)
         for name, manifest in choice.offers:
             parent = next((m for m in self._known.lineage(manifest) if m.epoch != manifest.epoch), None)
-            self._sinks.offer(name, manifest, parent, deterministic, refill=name in empty)
+            self._sinks.offer(name, manifest, parent, deterministic, first=False, refill=name in empty)
             empty.discard(name)
             tell(Step.COMMIT, manifest)
         for name in choice.rebases:
@@ -136,14 +137,16 @@ class Recovery:
         for name, position in self._outdated.items():
             self._sinks.rebase(name, choice.at, position)
             tell(Step.REBASE, choice.at)
-        if not choice.completed:
-            keep_letters(DeadLetters(self._store.disk, self._store.folder), choice.at)
         torn = choice.at.epoch in {s.epoch for s in self._stored if s.completed and s.problem}
         if torn:
             self._store.mend_completed(fence, choice.at)
         elif not choice.completed or choice.at.epoch not in self._store.completed():
             self._store.write_completed(choice.at)
             tell(Step.COMPLETE, choice.at)
+        self._fences.check(fence)
+        self._effects.settle_refused(
+            self._sinks.ledgers(choice.at.uid), self._ends(), max(self._fences.starts(), default=0)
+        )
         self._fences.write_start(choice.at.epoch, choice.at.sha256, self._graph.promise, self._sinks.registered)
         tell(Step.READY, choice.at)
         way = route(choice.at, [position for _, position in choice.ahead], self._plans()) if choice.ahead else Route()
@@ -162,13 +165,12 @@ class Recovery:
                 continue
             if stored.manifest is None or stored.manifest.sha256 not in in_line:
                 self._store.quarantine_epoch(fence, stored.epoch)
-                for name in self._lettered(stored.manifest):  # whatever takes its place finds the same letters again
-                    self._store.quarantine(fence, DeadLetters.path(name, stored.epoch))
                 for path in stored.manifest.files if stored.manifest is not None else ():
                     if path not in named:
                         self._store.quarantine(fence, path)
             else:
                 self._store.remove_manifest(stored.epoch)
+        self._effects.set_aside(fence, recovered.at.epoch)
         sound = {ref.path for chains in recovered.chains.values() for chain in chains.values() for ref in chain}
         for problem in self._verifier.problems(recovered.at):
             if problem.path not in sound:
@@ -177,15 +179,6 @@ class Recovery:
         self._store.clean_up(fence, named, done=recovered.at.epoch)
         self._fences.forget(below=min(manifest.fence for manifest in keep))
         return keep
-
-    def _lettered(self, manifest: Manifest | None) -> list[str]:
-        """Whose dead letters a manifest may have left that nobody builds on: the components that it names, and the sinks that it
-        was never committed to.
-        """
-        rows = self._ledgers.items()
-        at = {} if manifest is None else manifest.positions
-        sinks = [name for name, row in rows if row is None or row.position is None or not reaches(row.position, at)]
-        return [*sinks, *(() if manifest is None else manifest.letters)]
 
     def plans_beyond(self, at: Manifest) -> list[Plan]:
         """The plans of epochs behind `at`, whatever came of them. One that cannot be read is refused: what it planned may have
@@ -218,6 +211,11 @@ class Recovery:
             name: {number: tuple(self._verifier.sound_chain(chain) or ()) for number, chain in instances.items()}
             for name, instances in manifest.components.items()
         }
+
+    def _ends(self) -> dict[int, Position]:
+        """Epoch -> where it ends, as far as its manifest or its plan can be read."""
+        planned = {plan.epoch: plan.end for plan in self._plans()}
+        return {**planned, **{one.epoch: one.manifest.positions for one in self._stored if one.manifest is not None}}
 
     def _plans(self) -> list[Plan]:
         """The plans that can be read."""

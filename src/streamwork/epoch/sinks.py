@@ -31,6 +31,7 @@ class Sinks:
         self._ledgered = {name: sink for name, sink in self._sinks.items() if sink.kind.keeps_ledger}
         self._previewed = [name for name, n in self._nodes.items() if n.isolation is Isolation.READ_UNCOMMITTED]
         self._observers = {n.id: n.component for n in graph.sinks if isinstance(n.component, Observer)}
+        self._letters = DeadLetters(store.disk, store.folder)
         self._uid = ""
         self._fence = 0
         self.refusals = {"dropped": 0, "dead_letters": 0}
@@ -70,10 +71,17 @@ class Sinks:
             tell(name)
 
     def offer(
-        self, name: str, manifest: Manifest, parent: Manifest | None, deterministic: bool, refill: bool = False
+        self,
+        name: str,
+        manifest: Manifest,
+        parent: Manifest | None,
+        deterministic: bool,
+        first: bool = True,
+        refill: bool = False,
     ) -> None:
-        """Offer what a manifest staged for one sink; the ledger decides (`epoch.commit`). With `refill` it is the first that the
-        sink is given again.
+        """Offer what a manifest staged for one sink; the ledger decides (`epoch.commit`). If another driver may have offered it
+        before, it is not the `first` time: what that one left out does not count (`epoch.effects`). With `refill` it is the
+        first that the sink is given again.
 
         Without its parent, which may be gone, the sink must be where the parent left it: its row names it.
         """
@@ -95,6 +103,8 @@ class Sinks:
             deterministic=deterministic,
             first=refill or manifest.sinks[name].first,
         )
+        if not first:
+            self._letters.stage_refused(name, manifest.epoch, self._fence, ())
         try:
             self._commit(name, entry, self.staged(manifest, name))
         except RowsRejected as rejected:
@@ -140,6 +150,10 @@ class Sinks:
         self._refused = {number: rows for number, rows in self._refused.items() if number > epoch}
         return found
 
+    def left_out(self, epoch: int) -> list[str]:
+        """The sinks that refused rows of this epoch which become dead letters."""
+        return [name for name, (became, _) in self._refused.get(epoch, {}).items() if became == "dead_letters"]
+
     def withdraw(self, epoch: int) -> None:
         """An epoch came to nothing: nobody shall see what it showed."""
         for name in self._previewed:
@@ -184,5 +198,5 @@ class Sinks:
                 )
                 for i, (row, why) in enumerate(refused)
             ]
-            DeadLetters(self._store.disk, self._store.folder).keep(name, manifest.epoch, letters)
+            self._letters.stage_refused(name, manifest.epoch, self._fence, letters)
         return accepted

@@ -20,6 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from streamwork.delivery.inbox import WAITING
+from streamwork.delivery.letters import QUARANTINE
 from streamwork.epoch.manifest import Manifest, Plan, to_bytes, whole
 from streamwork.errors import Refused
 from streamwork.job import Graph
@@ -28,7 +29,7 @@ from streamwork.world import EPOCH_DIGITS, Clock, Disk, number_of
 _log = logging.getLogger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
 PLAN, PREPARED, COMPLETED = ".plan.json", ".prepared.json", ".json"
-QUARANTINE = "quarantine"
+COPIES = "copies"  # in quarantine: damaged copies of manifests that count
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -183,7 +184,7 @@ class Store:
 
     def mend_completed(self, fence: int, manifest: Manifest) -> None:
         """Put the good copy in place of a damaged one, which is set aside."""
-        self.quarantine(fence, f"checkpoints/{manifest.epoch:012d}{COMPLETED}")
+        self.quarantine(fence, f"checkpoints/{manifest.epoch:012d}{COMPLETED}", under=COPIES)
         self.write_completed(manifest)
 
     def written_at(self, epoch: int) -> float:
@@ -210,9 +211,9 @@ class Store:
             if epoch is not None and epoch < below:
                 self.disk.discard(self.folder / "claims" / name)
 
-    def quarantine(self, fence: int, path: str) -> bool:
+    def quarantine(self, fence: int, path: str, under: str = "") -> bool:
         """Set a file aside that a start cannot use. Its path is below the job's folder; False if it is gone."""
-        target = self.folder / QUARANTINE / str(fence) / path
+        target = self.folder / QUARANTINE / str(fence) / under / path
         if not self.disk.exists(self.folder / path):
             return False
         self.disk.make_folder(target.parent)
@@ -253,7 +254,7 @@ class Store:
             for name in self.disk.names(folder):
                 stem, _, rest = name.partition("-")
                 epoch, written_by = number_of(stem, EPOCH_DIGITS), number_of(rest.partition("-")[0])
-                if epoch is not None and written_by is not None and name.endswith((".parquet", ".arrow")):
+                if epoch is not None and written_by is not None and name.endswith((".parquet", ".arrow", ".json")):
                     yield (folder / name).relative_to(self.folder).as_posix(), epoch, written_by
 
     def _folders(self) -> list[Path]:

@@ -1,10 +1,12 @@
 """Events that are not done when an epoch ends, as the driver sees them: what comes again, what waits, what is given up.
 
-resume    what waits is read; where events are not acknowledged any more, it goes into the inbox, to come again at once
+resume    what waits is read; files of the inbox that no manifest counts are adopted; where events are not acknowledged any more,
+          both go into the inbox, to come again at once
 plan      letters that a person replays, and (under acknowledging) events that are due, go into the next epoch
 prepare   what the instances could not do: it waits for its next attempt, or it is a dead letter; the manifest names both
-commit    the dead letters are put where people look for them
-complete  files of the inbox that are done with are removed
+prune     files of the inbox are removed that no kept checkpoint can need
+
+The rules for files of the inbox are in `epoch.effects`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from streamwork.components import Position
 from streamwork.components.columns import as_events
 from streamwork.components.keys import instance_of
 from streamwork.delivery import INBOX, Ack, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
-from streamwork.delivery.inbox import MOST_REPLAYS, Entry, moved_id, tracked_id
+from streamwork.delivery.inbox import MOST_REPLAYS, Entry, Taken, moved_id, taken_key, tracked_id
 from streamwork.delivery.text import from_text, to_text
 from streamwork.engine import Report
 from streamwork.engine.tracked import lane_of, root_of
@@ -78,30 +80,34 @@ class Undone:
         self._now = now
         self._inbox = Inbox(store.disk, store.folder)
         self._letters = DeadLetters(store.disk, store.folder)
+        self._fence = 0
         self._tracks = graph.promise.acknowledges
         self._policy = Acknowledger(settings.max_attempts, settings.retry_after, settings.ack_timeout)
         self._brought: dict[int, Brought] = {}
-        self._adopted: list[str] = []  # files whose events have joined those that wait, and no manifest says so yet
-        self._spared: set[str] = set()  # files that have been adopted, or are done with
+        self._adopted: list[Taken] = []  # files whose events have joined those that wait, and no manifest says so yet
+        self._accounted: dict[str, str] = {}  # key -> path of the files that the newest manifest accounts for
 
-    def resume(self, at: Manifest) -> tuple[str, ...]:
+    def resume(self, at: Manifest, fence: int) -> tuple[str, ...]:
         """Go on from a manifest. Returns what people should know."""
+        self._fence = fence
         self.waiting = tuple(self._policy.bounded(self._inbox.read_waiting(at.failed), self._now()))
-        self.completed(at)
+        self._accounted = {taken_key(path): path for path in at.taken}
         for node in self._graph.polled:
-            if node.component.replayable:  # what it gave to attempts that came to nothing, it gives again by itself
-                self._discard(self._inbox.taken(node.id))
-        return () if self._tracks else self._let_go()
+            if node.component.replayable:  # it gives again by itself what it gave to abandoned attempts
+                every = {one.key for one in self._inbox.taken(node.id, fence)}
+                self._inbox.discard(node.id, every, fence)
+        return () if self._tracks else self._move_waiting(at)
 
-    def _let_go(self) -> tuple[str, ...]:
+    def _move_waiting(self, at: Manifest) -> tuple[str, ...]:
         """Events are not acknowledged any more: those that wait go into the inbox, which is part of every position. So each comes
         again as any other input does, from the next epoch on. A start that breaks off here finds what it has put there already.
         """
         orphans = self._orphans()
-        waiting = [*self.waiting, *(one for path in orphans for one in self._adopt(path))]
-        self._inbox.move([Entry(moved_id(one.id), one.source, one.instance, one.event) for one in waiting])
+        waiting = [*self.waiting, *(one for orphan in orphans for one in self._events_of(orphan))]
+        self._inbox.move([Entry(moved_id(one.id, at.epoch), one.source, one.instance, one.event) for one in waiting])
         self.waiting = ()
-        self._discard(orphans)
+        for orphan in orphans:
+            self._inbox.discard(orphan.source, {orphan.key}, self._fence)
         if not waiting:
             return ()
         return (f"events are not acknowledged any more: {len(waiting):,} that waited come again, through the inbox",)
@@ -126,10 +132,7 @@ class Undone:
         if not self._tracks:
             brought = Brought(tuple(Replay(one.source, self._instance(one), one.event) for one in coming))
         else:
-            orphans = self._orphans()
-            self._adopted += orphans
-            self._spared.update(orphans)
-            self.waiting += tuple(one for path in orphans for one in self._adopt(path))
+            self.waiting += tuple(one for orphan in self._orphans() for one in self._events_of(self._adopt(orphan)))
             known = {one.id for one in self.waiting} if coming else set()
             again = [one for one in coming if one.id not in known]
             again += self._policy.due(self.waiting, self._now(), max(1, MOST_REPLAYS - len(again)))
@@ -172,19 +175,28 @@ class Undone:
         found.update((f"{n.id}/{i}", i) for n in self._graph.polled for i in range(n.parallelism))
         return {name: lane for lane, name in enumerate(sorted(found), start=1)}, found
 
-    def _orphans(self) -> list[str]:
-        """What a source without offsets gave to attempts that came to nothing."""
+    def _orphans(self) -> list[Taken]:
+        """What sources without offsets gave to attempts that the newest manifest does not account for. Of several copies of a
+        file the one of the highest fence.
+        """
+        known = {*self._accounted, *(one.key for one in self._adopted)}
         lost = [node.id for node in self._graph.polled if not node.component.replayable]
-        return [path for source in lost for path in self._inbox.taken(source) if path not in self._spared]
+        found = sorted((one for source in lost for one in self._inbox.taken(source, self._fence)), key=_by_fence)
+        newest = {one.key: one for one in found}
+        return sorted((one for key, one in newest.items() if key not in known), key=lambda one: one.path)
 
-    def _adopt(self, path: str) -> list[Waiting]:
-        source, _, name = path.removeprefix(f"{INBOX}/").partition("/")
-        stem = name.removesuffix(".parquet")
-        instance = int(stem.rpartition("-")[2])
-        events = self._inbox.read_taken(path)
+    def _adopt(self, orphan: Taken) -> Taken:
+        """Its events join those that wait. The copy comes first, then the names of lower fences are removed."""
+        mine = self._inbox.adopt(orphan, self._fence)
+        self._inbox.discard(orphan.source, {orphan.key}, self._fence - 1)
+        self._adopted.append(mine)
+        return mine
+
+    def _events_of(self, taken: Taken) -> list[Waiting]:
+        source, why = taken.source, "its epoch was abandoned"
         return [
-            Waiting(f"{source}/{stem}-{i}", source, instance, event, 0, 0, False, source, "its epoch came to nothing")
-            for i, event in enumerate(events)
+            Waiting(f"{taken.key}-{i}", source, taken.instance, event, 0, 0, False, source, why)
+            for i, event in enumerate(self._inbox.read_taken(taken.path))
         ]
 
     # ---- prepare --------------------------------------------------------------------------------------------------
@@ -194,7 +206,7 @@ class Undone:
         letters = reported.letters(reports)
         brought = self._brought.pop(plan.epoch)
         if not self._tracks:
-            return Settled(letters=letters)
+            return Settled(letters=letters, taken=tuple(self._accounted.values()))
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
         troubles = [trouble for report in reports for trouble in report.troubles]
         troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
@@ -212,7 +224,7 @@ class Undone:
             letters.setdefault(component, {})["given-up"] = ref
         return Settled(
             failed=(self._inbox.write_waiting(stem, outcome.waiting),) if outcome.waiting else (),
-            taken=(*self._adopted, *taken.values()),
+            taken=(*self._accounted.values(), *(one.path for one in self._adopted), *taken.values()),
             waiting=outcome.waiting,
             letters=letters,
             counts=outcome.counts,
@@ -222,6 +234,7 @@ class Undone:
         """The manifest that says so is durable."""
         self.waiting = settled.waiting
         self._adopted.clear()
+        self._accounted = {taken_key(path): path for path in settled.taken}
 
     def _events(self, plan: Plan, brought: Brought, roots: set[int], taken: dict[str, str]) -> dict[int, Waiting]:
         """The events of these roots. Those of a source with offsets are read again."""
@@ -259,20 +272,15 @@ class Undone:
             at += count
         return found
 
-    # ---- commit and complete --------------------------------------------------------------------------------------
+    # ---- prune ----------------------------------------------------------------------------------------------------
 
-    def commit(self, manifest: Manifest) -> None:
-        """Put the dead letters of a manifest where people look for them. Doing it again changes nothing."""
-        keep_letters(self._letters, manifest)
-
-    def completed(self, manifest: Manifest) -> None:
-        """Remove what is done with."""
-        self._discard(manifest.taken)
-        self._spared.difference_update(manifest.taken)
-
-    def _discard(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self._store.disk.discard(self._store.folder / path)
+    def prune(self, oldest: Manifest) -> None:
+        """Remove the files of the inbox that the oldest kept manifest accounts for: no start needs them."""
+        keys = {taken_key(path) for path in oldest.taken} & self._accounted.keys()
+        for source in {key.partition("/")[0] for key in keys}:
+            self._inbox.discard(source, keys, self._fence)
+        for key in keys:
+            del self._accounted[key]
 
 
 def _coming(entry: Entry) -> Waiting:
@@ -280,7 +288,5 @@ def _coming(entry: Entry) -> Waiting:
     return Waiting(tracked_id(entry), entry.component, entry.instance, entry.event, 0, 0, False, entry.component, "")
 
 
-def keep_letters(dead_letters: DeadLetters, manifest: Manifest) -> None:
-    for component, staged in manifest.letters.items():
-        letters = [letter for ref in staged.values() for letter in dead_letters.read_staged(ref)]
-        dead_letters.keep(component, manifest.epoch, letters)
+def _by_fence(taken: Taken) -> int:
+    return taken.fence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from streamwork.delivery import DeadLetters
 from streamwork.engine.staging import check_staged
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.store import Store
@@ -26,6 +27,7 @@ class Verifier:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._files = StateFiles(store.disk, store.folder)
+        self._letters = DeadLetters(store.disk, store.folder)
         self._known: dict[str, str] = {}  # path -> what is wrong with it; empty where nothing is
 
     def sound_chain(self, chain: Chain) -> Chain | None:
@@ -35,12 +37,18 @@ class Verifier:
         return next((way for way in ways(chain) if not any(self._state(ref) for ref in way)), None)
 
     def state_problem(self, manifest: Manifest) -> str:
-        """Why the state of a manifest cannot be read; empty if it can."""
+        """Why a manifest cannot be built on: its state, events that wait, or letters that are not published; empty if it can."""
         for instances in manifest.components.values():
             for chain in instances.values():
                 if self.sound_chain(chain) is None:
                     return next(what for what in map(self._state, chain) if what)
-        return next((what for what in map(self._staged, manifest.failed) if what), "")
+        unpublished = [
+            ref
+            for component, letters in manifest.letters.items()
+            if not self._letters.published(component, manifest.epoch)
+            for ref in letters.values()
+        ]
+        return next((what for what in map(self._staged, [*manifest.failed, *unpublished]) if what), "")
 
     def staged_problem(self, manifest: Manifest, sink: str) -> str:
         """Why a sink cannot be given what a manifest staged for it; empty if it can."""
