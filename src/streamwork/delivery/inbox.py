@@ -34,7 +34,7 @@ from streamwork.delivery.letters import Letter
 from streamwork.delivery.parquet import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
-from streamwork.world import EPOCH_DIGITS, Disk, number_of
+from streamwork.world import EPOCH_DIGITS, Disk, inside, number_of
 
 INBOX = "inbox"  # the folder, and the component of a position
 WAITING = f"{INBOX}/@waiting"
@@ -196,7 +196,7 @@ class Inbox:
         return self._write(f"{INBOX}/{source}/{stem}.parquet", pa.table({"event": pa.array(events, pa.string())}))
 
     def read_taken(self, path: str) -> list[str]:
-        return [str(row["event"]) for row in self._read(self._job / path)]
+        return [str(row["event"]) for row in self._read(inside(self._job, path))]
 
     def taken(self, source: str, fence: int) -> list[Taken]:
         """The files of a source that this fence and lower ones have written, whether they count or not."""
@@ -208,14 +208,14 @@ class Inbox:
         mine = msgspec.structs.replace(taken, fence=fence)
         if taken.fence < fence:
             with suppress(FileExistsError):  # it has been copied before, and the old name came back
-                self._disk.create(self._job / mine.path, self._bytes(self._job / taken.path))
+                self._disk.create(inside(self._job, mine.path), self._bytes(inside(self._job, taken.path)))
         return mine
 
     def discard(self, source: str, keys: Collection[str], fence: int) -> None:
         """Remove the files with these keys, durably, under the names of this fence and lower ones: never those of a higher one."""
         gone = [one for one in self.taken(source, fence) if one.key in keys]
         for one in gone:
-            self._disk.discard(self._job / one.path)
+            self._disk.discard(inside(self._job, one.path))
         if gone:
             self._disk.sync_names(self._folder / source)
 
@@ -225,16 +225,16 @@ class Inbox:
     def read_waiting(self, refs: Sequence[FileRef]) -> list[Waiting]:
         found = []
         for ref in refs:
-            data = self._bytes(self._job / ref.path)
+            data = self._bytes(inside(self._job, ref.path))
             if hashlib.sha256(data).hexdigest() != ref.sha256:
-                raise _damaged(self._job / ref.path, "its sha256 differs")
-            found += [msgspec.convert(row, Waiting) for row in _rows(self._job / ref.path, data)]
+                raise _damaged(inside(self._job, ref.path), "its sha256 differs")
+            found += [msgspec.convert(row, Waiting) for row in _rows(inside(self._job, ref.path), data)]
         return found
 
     def _write(self, path: str, table: pa.Table) -> FileRef:
         data = to_bytes(table)
-        self._disk.make_folder((self._job / path).parent)
-        self._disk.create(self._job / path, data)
+        self._disk.make_folder((inside(self._job, path)).parent)
+        self._disk.create(inside(self._job, path), data)
         return FileRef(path, hashlib.sha256(data).hexdigest(), table.num_rows, len(data))
 
     def _read(self, path: Path) -> list[dict[str, object]]:

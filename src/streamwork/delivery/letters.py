@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from streamwork.delivery.parquet import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
-from streamwork.world import EPOCH_DIGITS, Disk, number_of
+from streamwork.world import Disk, inside
 
 T = TypeVar("T")
 FOLDER = "dead-letters"
@@ -75,10 +75,6 @@ def letter_id(component: str, epoch: int, by: int | str, number: int) -> str:
     return f"{component}/{epoch}/{by}-{number}"
 
 
-def _is_letters(name: str) -> bool:
-    return name.endswith(".parquet") and number_of(name[:EPOCH_DIGITS], EPOCH_DIGITS) is not None
-
-
 class DeadLetters:
     """The dead letters of a job."""
 
@@ -100,7 +96,7 @@ class DeadLetters:
         return FileRef(path, hashlib.sha256(data).hexdigest(), len(letters), len(data))
 
     def read_staged(self, ref: FileRef) -> list[Letter]:
-        path = self._folder / ref.path
+        path = inside(self._folder, ref.path)
         try:
             data = self._disk.read(path)
         except FileNotFoundError:

@@ -19,7 +19,7 @@ from streamwork.engine.blame import Blame
 from streamwork.engine.pace import GLANCE
 from streamwork.errors import Refused
 from streamwork.state import FileRef
-from streamwork.world import Disk, DiskFile
+from streamwork.world import Disk, DiskFile, inside
 
 PIECE = 8_192  # rows
 
@@ -96,7 +96,7 @@ def read_staged(disk: Disk, folder: Path, ref: FileRef) -> Iterator[pa.RecordBat
 
 def check_staged(disk: Disk, folder: Path, ref: FileRef) -> pa.Buffer:
     """The bytes of staged outputs, if they are those that the checkpoint recorded."""
-    path = folder / ref.path
+    path = inside(folder, ref.path)
     try:
         data = disk.map(path)
     except FileNotFoundError:

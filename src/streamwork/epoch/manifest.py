@@ -14,6 +14,7 @@ import msgspec
 
 from streamwork.components import Position
 from streamwork.state import FileRef
+from streamwork.world import check_relative
 
 
 class Plan(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
@@ -53,6 +54,15 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     taken: tuple[str, ...] = ()  # files of the inbox that it accounts for, as far as they were not removed before
     letters: dict[str, dict[str, FileRef]] = {}  # component -> by whom -> its dead letters
     seal: str = ""
+
+    def __post_init__(self) -> None:
+        """What it names is used as paths: refuse what leads out of the job's folder (file references check themselves)."""
+        for path in self.taken:
+            check_relative(path)
+        for name in (*self.components, *self.sinks, *self.letters, *(i for c in self.components.values() for i in c)):
+            check_relative(name)
+            if "/" in name:
+                raise ValueError(f"{name!r} is no name of a component or instance")
 
     @property
     def age(self) -> tuple[int, int]:

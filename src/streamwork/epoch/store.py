@@ -24,7 +24,7 @@ from streamwork.delivery.letters import QUARANTINE
 from streamwork.epoch.manifest import Manifest, Plan, to_bytes, whole
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.world import EPOCH_DIGITS, Clock, Disk, number_of
+from streamwork.world import EPOCH_DIGITS, Clock, Disk, inside, number_of
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
@@ -213,12 +213,12 @@ class Store:
 
     def quarantine(self, fence: int, path: str, under: str = "") -> bool:
         """Set a file aside that a start cannot use. Its path is below the job's folder; False if it is gone."""
-        target = self.folder / QUARANTINE / str(fence) / under / path
-        if not self.disk.exists(self.folder / path):
+        target = inside(self.folder, "/".join(filter(None, (QUARANTINE, str(fence), under, path))))
+        if not self.disk.exists(inside(self.folder, path)):
             return False
         self.disk.make_folder(target.parent)
         try:
-            self.disk.move(self.folder / path, target)
+            self.disk.move(inside(self.folder, path), target)
         except FileNotFoundError:  # another start is at it, too
             return False
         return True
@@ -242,11 +242,11 @@ class Store:
         """Remove the state files and outputs that nothing names: those of lower fences, and my own of epochs up to `done`."""
         for path, epoch, written_by in self._files():
             if path not in named and (written_by < fence or (written_by == fence and epoch <= done)):
-                self.disk.discard(self.folder / path)
+                self.disk.discard(inside(self.folder, path))
 
     def discard_files(self, paths: Collection[str]) -> None:
         for path in paths:
-            self.disk.discard(self.folder / path)
+            self.disk.discard(inside(self.folder, path))
 
     def _files(self) -> Iterator[tuple[str, int, int]]:
         """(path below the folder, its epoch, the fence that wrote it) of every state file and output."""

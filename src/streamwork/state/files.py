@@ -29,7 +29,7 @@ from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size
 from streamwork.state.layer import Layer
 from streamwork.state.merge import merge
 from streamwork.state.rows import RowFormat, has_gone
-from streamwork.world import Disk
+from streamwork.world import Disk, check_relative, inside
 
 EAGER_ROWS = 100_000
 """A state of more rows is not made into records when it is restored, but when somebody asks for them."""
@@ -45,6 +45,9 @@ class FileRef(msgspec.Struct, frozen=True):
     sha256: str
     rows: int
     bytes: int
+
+    def __post_init__(self) -> None:
+        check_relative(self.path)
 
     @property
     def is_snapshot(self) -> bool:
@@ -187,7 +190,7 @@ class StateFiles:
 
     def check(self, ref: FileRef) -> bytes:
         """The bytes of a file, if they are those that its checkpoint recorded."""
-        path = self._folder / ref.path
+        path = inside(self._folder, ref.path)
         try:
             data = self._disk.read(path)
         except FileNotFoundError:

@@ -1,11 +1,12 @@
 """The world outside a program: the clock, the disk and other processes, as values that are passed in.
 
 Everything that touches time, files or processes takes a `Clock`, a `Disk` or `Processes`, so that tests and the simulator can
-put their own in place of the real ones. Imports nothing of ours.
+put their own in place of the real ones. Imports errors only.
 """
 
 from streamwork.world.clock import Clock, RealClock, SteadyClock
 from streamwork.world.disk import Disk, DiskFile, RealDisk
+from streamwork.world.inside import check_relative, inside
 from streamwork.world.names import EPOCH_DIGITS, OFFSET_DIGITS, number_of
 from streamwork.world.priority import step_back
 from streamwork.world.processes import Processes, ProcessId, RealProcesses
@@ -23,6 +24,8 @@ __all__ = [
     "RealDisk",
     "RealProcesses",
     "SteadyClock",
+    "check_relative",
+    "inside",
     "number_of",
     "print_anything",
     "step_back",
