@@ -91,7 +91,7 @@ def random_job(seed: int, sources: list[Any], sink: Any) -> Job:
             turned = stream.apply(Same(), id=f"turned-{place}", grouping=shuffle(), parallelism=count)
             stream = stream.union(turned.apply(Same(), id=f"one-{place}", grouping=single(), parallelism=2))
         elif shape == "channels":
-            split = stream.apply(Splitting(), id=f"split-{place}", parallelism=count)
+            split = stream.apply(Splitting(), id=f"split-{place}", grouping=fields("sensor"), parallelism=count)
             sink(split.channel("hot"), f"hot-{place}")
             stream = split
         elif shape == "grouped":

@@ -267,7 +267,7 @@ def test_chains_stand_in_a_line_of_stages() -> None:
     job = Job("stages")
     first = job.source(ListSource([], Reading), id="first")
     second = job.source(ListSource([], Reading), id="second")
-    hot = first.apply(Splitting(), id="split", parallelism=3)
+    hot = first.apply(Splitting(), id="split", grouping=shuffle(), parallelism=3)
     hot.channel("hot").sink(NONE, id="hot")
     both = hot.apply(Same(), id="same", parallelism=2).union(first).union(second)
     both.apply(Counting(), key="sensor", id="counts", parallelism=2).sink(NONE, id="out")

@@ -109,7 +109,7 @@ def build(shapes: list[str], parallelisms: list[int]) -> Job:
         elif shape == "fork":
             stream = stream.filter(is_even, id=f"even-{place}").union(_mapped(stream, place))
         elif shape == "channels":
-            split = stream.apply(Splitting(), id=f"split-{place}", parallelism=count)
+            split = stream.apply(Splitting(), id=f"split-{place}", grouping=shuffle(), parallelism=count)
             split.channel("hot").sink(NONE, id=f"hot-{place}")
             stream = split
         elif shape == "grouped":
@@ -269,7 +269,7 @@ def test_offsets_of_another_epoch_would_be_noticed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Driver, "start", wrong)
     with pytest.raises(AssertionError, match="sink journal: missing .*, too many ") as caught:
-        explore(summing(2), {"payments": payments(20)}, 100, guards=Guards(ledger=False))
+        explore(summing(2), {"payments": payments(20)}, 100, partitions=2, guards=Guards(ledger=False))
     assert any("STREAMWORK_REPLAY=" in note for note in caught.value.__notes__)
 
 

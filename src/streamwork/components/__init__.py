@@ -5,6 +5,7 @@ The vocabulary of the system and its Arrow types; no policy, no files, no Spark.
 
 from streamwork.components.collector import BatchCollector, EventCollector, KeyedCollector, Timer, TimerClock
 from streamwork.components.grouping import Grouping
+from streamwork.components.instance import Instance
 from streamwork.components.keyed_columns import KeyedColumns
 from streamwork.components.keys import Key
 from streamwork.components.located import Located
@@ -41,6 +42,7 @@ __all__ = [
     "Event",
     "EventCollector",
     "Grouping",
+    "Instance",
     "Key",
     "KeyedCollector",
     "KeyedColumns",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from streamwork.components.collector import EventCollector, KeyedCollector
 from streamwork.components.generics import type_arguments
+from streamwork.components.instance import Instance
 from streamwork.components.keyed_columns import without_column
 from streamwork.components.schema import fields_of
 from streamwork.components.values import Event, Record
@@ -37,12 +38,14 @@ class AnyOperator:
 class Operator(AnyOperator, Generic[E, O]):
     """Takes an event, emits any number of events, keeps nothing.
 
-    `setup_instance` is called before the first event, perhaps many times and on several objects in one life of a job.
+    `setup_instance` is called before the first event, perhaps many times and on several objects in one life of a job. It is told
+    the number of the instance, and in `instance.count` how many instances there are: as many as what the operator reads from,
+    unless the job gives it a grouping or a parallelism.
     A subclass may define ``apply_batch(self, batch, collector)`` instead of `apply`, to work on whole columns: it is given a
     pyarrow.RecordBatch, and emits record batches of its output type with ``collector.emit_batch(batch)``.
     """
 
-    def setup_instance(self, instance: int) -> None: ...
+    def setup_instance(self, instance: Instance) -> None: ...
 
     def apply(self, event: E, collector: EventCollector) -> None:
         raise NotImplementedError
@@ -56,10 +59,11 @@ class Operator(AnyOperator, Generic[E, O]):
 class StatefulOperator(AnyOperator, Generic[E, R, O]):
     """Keeps one record per instance, which it gives with `get_state` and takes back in `setup_instance`.
 
-    `state` is None on the very first start. Attributes that are not in the record are temporary.
+    `state` is None on the very first start. Attributes that are not in the record are temporary. There are as many instances, each
+    with a record of its own, as of what the operator reads from, unless the job gives it a grouping or a parallelism.
     """
 
-    def setup_instance(self, instance: int, state: R | None) -> None:
+    def setup_instance(self, instance: Instance, state: R | None) -> None:
         raise NotImplementedError
 
     def apply(self, event: E, collector: EventCollector) -> None:
@@ -77,7 +81,12 @@ class StatefulOperator(AnyOperator, Generic[E, R, O]):
 class KeyedOperator(AnyOperator, Generic[E, R, O]):
     """Takes an event and the record of its key, changes the record, emits any number of events.
 
-    The record of a key that was never seen is ``R()``. Per key and source partition, events come in offset order.
+    The record of a key that was never seen is ``R()``.
+
+    Order: the events of one key that come from one source partition are applied in the order of their offsets, as long as each
+    exchange before has routed them by fields that are part of this key (and that no step has changed since). Behind another
+    key, `shuffle()` or `all_instances()`, they are applied in the order in which each sending instance has sent them.
+    Nothing is promised across partitions, and nothing is sorted.
 
     A subclass may define ``apply_batch(self, batch, state, collector)``, to work on whole columns; then it is used, and `apply`
     is not. `state` is a `KeyedColumns`, `collector` a `BatchCollector`::
@@ -90,7 +99,7 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
     sets no timers, and keeps records of plain values (`components.keyed_columns` lists them).
     """
 
-    def setup_instance(self, instance: int) -> None: ...
+    def setup_instance(self, instance: Instance) -> None: ...
 
     def apply(self, event: E, state: R, collector: KeyedCollector) -> None:
         raise NotImplementedError

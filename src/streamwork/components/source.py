@@ -11,6 +11,7 @@ import msgspec
 from streamwork.components.collector import EventCollector
 from streamwork.components.columns import Columns, as_events
 from streamwork.components.generics import type_arguments
+from streamwork.components.instance import Instance
 from streamwork.components.operator import check_record
 from streamwork.components.values import Event, Record
 from streamwork.errors import WrongUse
@@ -118,12 +119,15 @@ class Source(AnySource, Generic[E]):
 
     `get_events` emits what is there and returns within about 100 ms. In an epoch it is called again until it has given
     `max_events`, until `checkpoint_every` has passed, or until it emits nothing.
+
+    It has one instance unless the job gives it more; then each must take its share of the input: `setup_instance` is told its
+    number, and in `instance.count` how many there are.
     """
 
     max_events: int = 100_000
     replayable: ClassVar[bool] = False
 
-    def setup_instance(self, instance: int) -> None: ...
+    def setup_instance(self, instance: Instance) -> None: ...
 
     def get_events(self, collector: EventCollector) -> None:
         raise NotImplementedError
@@ -141,12 +145,15 @@ class StatefulSource(AnySource, Generic[E, R]):
 
     ``replayable = True`` promises that the state alone decides what comes next, so that after a crash the same events come
     again; exactly-once needs it.
+
+    It has one instance unless the job gives it more; then each must take its share, for example
+    ``range(instance, n, instance.count)``.
     """
 
     max_events: int = 100_000
     replayable: ClassVar[bool] = False
 
-    def setup_instance(self, instance: int, state: R | None) -> None:
+    def setup_instance(self, instance: Instance, state: R | None) -> None:
         raise NotImplementedError
 
     def get_events(self, collector: EventCollector) -> None:
@@ -187,6 +194,14 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     @abstractmethod
     def partitions(self) -> list[str]:
         """Names of the partitions, each matching [A-Za-z0-9_-]{1,64}."""
+
+    def fixed_partitions(self) -> int | None:
+        """How many partitions there are, if that never changes while the job lives; None if partitions may be added.
+
+        More instances than this have nothing to read. Where the number is fixed, neighbouring partitions go to one instance,
+        as key groups do; else the name of a partition decides, so that none moves when another one is added.
+        """
+        return len(self.partitions())
 
     @abstractmethod
     def end(self, partition: str, start: int, max_events: int) -> int:

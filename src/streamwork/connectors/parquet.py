@@ -95,6 +95,9 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
             self._looks[partition] = look
         return True
 
+    def fixed_partitions(self) -> int | None:
+        return 1 if self.path.is_file() else None  # to a folder files are added
+
     def end(self, partition: str, start: int, max_events: int) -> int:
         file = self._file(partition)
         if not file.is_file() and not start:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamwork.components import Key
 from streamwork.components.columns import Columns
-from streamwork.components.grouping import AllInstances, Fields, Single
+from streamwork.components.grouping import AllInstances, Fields, Shuffle, Single
 from streamwork.components.keys import instance_of
 from streamwork.engine.blame import Blame
 from streamwork.engine.tracked import Tracked
@@ -30,8 +30,8 @@ class Route(ABC):
         """Instance -> its events, in order; columns stay columns."""
 
 
-def route_to(graph: Graph, node: Node, groups: int, first: int) -> Route:
-    """How events reach `node`; `first` is where taking turns begins."""
+def route_to(graph: Graph, before: Node, node: Node, groups: int, sender: int) -> Route:
+    """How events that the instance `sender` of `before` emits reach `node`."""
     count = node.parallelism
     if count == 1 or isinstance(node.grouping, Single):
         return _ToEach((0,))
@@ -43,7 +43,9 @@ def route_to(graph: Graph, node: Node, groups: int, first: int) -> Route:
         given = graph[node.inputs[0].node].emits(node.inputs[0].channel)
         assert given is not None
         return _ByKey(Key.of(given, node.grouping.fields), count, groups, Blame.of(graph, node.inputs))
-    return _InTurn(count, first)
+    if isinstance(node.grouping, Shuffle):
+        return _InTurn(count, sender)
+    return _ToEach((sender * count // before.parallelism,))  # what an instance emits stays together, and in order
 
 
 class _ToEach(Route):

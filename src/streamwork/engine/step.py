@@ -14,7 +14,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, cast
 
-from streamwork.components import Event
+from streamwork.components import Event, Instance
 from streamwork.components.acknowledging import EventFailed
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns
@@ -42,7 +42,7 @@ class Step(ABC):
 
     def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
         self.node = node
-        self.instance = instance
+        self.instance = Instance(instance, node.parallelism)
         self.operator = own_copy(node)
         self.blame = Blame(node.id)  # for what it is given
         self.following: Following | None = None  # under acknowledging

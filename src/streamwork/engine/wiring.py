@@ -37,5 +37,6 @@ def ways(layout: Layout, place: Place, outputs: Mapping[Place, Channel]) -> Ways
         if layout.chain_of(one.node) == chain:
             node = layout.graph[to]
             targets = [outputs[layout.chain_of(to), number] for number in range(node.parallelism)]
-            found.setdefault(one, []).append((to, route_to(layout.graph, node, layout.groups, instance), targets))
+            route = route_to(layout.graph, layout.graph[one.node], node, layout.groups, instance)
+            found.setdefault(one, []).append((to, route, targets))
     return found

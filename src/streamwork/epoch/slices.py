@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
+from zlib import crc32
 
 from streamwork.components import OffsetSource, Position
 from streamwork.job import Graph, Node
@@ -85,10 +86,16 @@ def partitions_of(node: Node, at: Position) -> list[str]:
 
 
 def _partitions(graph: Graph, nodes: Iterable[str], instance: int, at: Position) -> Iterator[tuple[str, str, str]]:
-    """(source, partition, both) of what an instance reads. Neighbouring partitions go to one instance, as key groups do."""
+    """(source, partition, both) of what an instance reads."""
     for node in graph.planned:
         if node.id in nodes:
-            partitions = partitions_of(node, at)
-            for place, partition in enumerate(partitions):
-                if place * node.parallelism // len(partitions) == instance:
+            for partition, reader in _readers(node, partitions_of(node, at)).items():
+                if reader == instance:
                     yield node.id, partition, f"{node.id}/{partition}"
+
+
+def _readers(node: Node, partitions: list[str]) -> dict[str, int]:
+    """Partition -> the instance that reads it. It never moves: what was read again after a fall back goes the same way."""
+    if node.component.fixed_partitions() is None:
+        return {partition: crc32(partition.encode()) % node.parallelism for partition in partitions}
+    return {partition: place * node.parallelism // len(partitions) for place, partition in enumerate(partitions)}

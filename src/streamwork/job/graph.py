@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -151,6 +151,7 @@ class Graph:
                         "add it, or read from another",
                     )
                 check_types(node.id, node.takes, self[name].emits(one.channel), str(one))
+            _check_order(node, [self[one.node] for one in node.inputs])
         object.__setattr__(self, "nodes", _in_order(self.job, self.nodes))
 
     def __getitem__(self, node_id: str) -> Node:
@@ -221,6 +222,21 @@ def check_types(node_id: str, takes: type[Event] | None, given: type[Event] | No
             "SW-JOB-TYPE",
             f"{node_id} takes {takes.__name__}, but {from_id} gives {given.__name__}",
             f"put a step between them that makes {takes.__name__} of {given.__name__}, or change the declared type",
+        )
+
+
+def _check_order(node: Node, before: Sequence[Node]) -> None:
+    """Refuse a step that would spread the events of one instance over several without saying how."""
+    if node.kind is NodeKind.SOURCE or node.key is not None or node.grouping is not None:
+        return
+    widest = max(before, key=lambda one: one.parallelism)
+    if node.parallelism > widest.parallelism:
+        raise WrongUse(
+            "SW-JOB-ORDER",
+            f"{node.id} has parallelism={node.parallelism}, but {widest.id} has {widest.parallelism}: without a key or a "
+            "grouping there is no way to spread events over more instances that keeps them in order",
+            "leave parallelism= out; or add grouping=fields(...) to keep the order of events with equal fields, or "
+            "grouping=shuffle() if their order does not matter",
         )
 
 

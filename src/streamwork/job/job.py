@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,6 +37,7 @@ from streamwork.job.backoff import Backoff
 from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
 from streamwork.job.names import check_name, slug
+from streamwork.job.parallelism import instances
 from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import Promise, known_isolation
 from streamwork.job.settings import Settings
@@ -90,6 +91,7 @@ class Job:
         )
         self.home = _folder_of(sys._getframe(1).f_globals.get("__file__"))
         self._nodes: dict[str, Node] = {}
+        self._asked: dict[str, int] = {}  # component -> the parallelism that it was given
 
     def source(
         self,
@@ -98,7 +100,12 @@ class Job:
         time: str | None = None,
         parallelism: int | None = None,
     ) -> Stream:
-        """Begin a stream. `time` names the field that says when an event happened; event-time timers follow it."""
+        """Begin a stream. `time` names the field that says when an event happened; event-time timers follow it.
+
+        Without `parallelism=`, a source with offsets has as many instances as the job's parallelism, but no more than it has
+        partitions; a `Source` or `StatefulSource` has one, since each instance would give everything (`setup_instance` is
+        told how many there are, so that each can take its share).
+        """
         if not isinstance(source, OffsetSource | Source | StatefulSource):
             raise _not_a("source", source, "JsonLines, ListSource or another source")
         return self._add(
@@ -108,16 +115,30 @@ class Job:
                 source,
                 keeps=source.record if isinstance(source, StatefulSource) else None,
                 gives=source.event,
-                parallelism=self._parallelism(parallelism),
                 time=time,
-            )
+            ),
+            parallelism,
         )
 
-    def graph(self, settings: Settings | None = None) -> Graph:
-        """The frozen, validated graph, with these settings or the job's own. Refuses semantics that cannot hold."""
-        promise = (settings or self.settings).promise
-        nodes = (_located(node, self.home) for node in self._nodes.values())
-        return Graph(self.name, tuple(resolved(node, promise) for node in nodes), promise)
+    def graph(self, settings: Settings | None = None, instead: Mapping[str, Any] | None = None) -> Graph:
+        """The frozen, validated graph, with these settings or the job's own. Refuses semantics that cannot hold.
+
+        `instead` gives components, by id, that take the place of the job's own.
+        """
+        chosen = settings or self.settings
+        nodes: dict[str, Node] = {}
+        for node in self._nodes.values():
+            component = (instead or {}).get(node.id, node.component)
+            node = resolved(_located(replace(node, component=component), self.home), chosen.promise)
+            before = [nodes[one.node] for one in node.inputs]
+            count = instances(node, self._asked.get(node.id), chosen.parallelism, before)
+            nodes[node.id] = replace(node, parallelism=count)
+        return Graph(self.name, tuple(nodes.values()), chosen.promise)
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """Id -> component, in the order in which they were added."""
+        return {node.id: node.component for node in self._nodes.values()}
 
     def describe(self) -> str:
         """The job as text, one line per component."""
@@ -132,16 +153,14 @@ class Job:
         assert Job.runner is not None, "import streamwork, not a module inside it"
         return Job.runner(self, **options)
 
-    def _add(self, node: Node) -> Stream:
+    def _add(self, node: Node, asked: int | None = None) -> Stream:
+        """Add a component; `asked` is the parallelism that it is given."""
         if node.id in self._nodes:
             raise duplicate_id(self.name, node.id)
+        if asked is not None:
+            self._asked[node.id] = Settings(parallelism=asked, groups=self.settings.groups).parallelism  # checks it
         self._nodes[node.id] = node
         return Stream(self, (Input(node.id),), node.gives)
-
-    def _parallelism(self, wanted: int | None) -> int:
-        if wanted is None:
-            return self.settings.parallelism
-        return Settings(parallelism=wanted, groups=self.settings.groups).parallelism  # checks it
 
     def _free_id(self, wanted: str) -> str:
         """`wanted`, or `wanted-2`, `wanted-3`, ... if that is taken."""
@@ -234,10 +253,10 @@ class Stream:
                 gives,
                 None if key is None else Key.of(self.event, key),
                 grouping,
-                self.job._parallelism(parallelism),
-                then or "",
-                retry,
-            )
+                on_error=then or "",
+                retry=retry,
+            ),
+            parallelism,
         )
 
     def channel(self, name: str) -> Stream:
@@ -329,8 +348,6 @@ class Stream:
         """
         if not isinstance(sink, Sink | Observer):
             raise _not_a("sink", sink, "SqliteSink or another Sink")
-        before = {self.job._nodes[one.node].parallelism for one in self._inputs}
-        parallelism = before.pop() if len(before) == 1 else 1
         then = policy_of_sink(id, on_error)
         node = Node(
             id,
@@ -338,7 +355,6 @@ class Stream:
             sink,
             self._inputs,
             takes=self.event,
-            parallelism=parallelism,
             on_error=then or "",
             isolation=known_isolation(isolation),
         )

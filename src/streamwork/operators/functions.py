@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streamwork.components import Event, EventCollector, KeyedOperator, Operator, Record
+from streamwork.components import Event, EventCollector, Instance, KeyedOperator, Operator, Record
 from streamwork.components.expression import Expression
 from streamwork.components.operator import check_record
 
@@ -58,7 +58,7 @@ class Where(Operator[Any, Any]):
         self.expression = expression
         self._event = event
 
-    def setup_instance(self, instance: int) -> None:
+    def setup_instance(self, instance: Instance) -> None:
         self._test = self.expression.to_python(self._event)
 
     def apply(self, event: Any, collector: EventCollector) -> None:

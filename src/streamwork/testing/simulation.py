@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from streamwork.components import Record, Sink
+from streamwork.components.source import AnySource
 from streamwork.delivery import DeadLetters, Letter
 from streamwork.engine import Schedule
 from streamwork.engine.engine import Choice
@@ -21,7 +22,7 @@ from streamwork.engine.instance import row_format
 from streamwork.epoch import Driver, Manifest, Step, Store
 from streamwork.errors import WrongUse
 from streamwork.hosts.local import LocalHost
-from streamwork.job import Graph, Job, Node, NodeKind
+from streamwork.job import Graph, Job
 from streamwork.state import InstanceState, KeyedState, StateFiles
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk
@@ -97,10 +98,10 @@ class _Simulation:
         self._disk = SimulatedDisk(seed=self._random.randrange(2**31))
         crashes = [crash_at] if isinstance(crash_at, int) else list(crash_at or ())
         self._schedule = _Crashing(random.Random(self._random.randrange(2**31)), set(crashes))
-        graph = job.graph()
-        self._tables = {node.id: Table() for node in graph.sinks if isinstance(node.component, Sink)}
+        components = job.components
+        self._tables = {name: Table() for name, component in components.items() if isinstance(component, Sink)}
         for name in inputs:
-            if name not in {node.id for node in graph.sources}:
+            if not isinstance(components.get(name), AnySource):
                 raise WrongUse(
                     "SW-TESTING-INPUT",
                     f"inputs= names {name!r}, which is no source of {job.name}",
@@ -109,7 +110,7 @@ class _Simulation:
         size = epoch_events or self._random.randint(1, 12)
         scripts = {
             name: Script(
-                graph[name].component.event,
+                components[name].event,
                 items,
                 partitions,
                 size * partitions,
@@ -119,16 +120,13 @@ class _Simulation:
             )
             for name, items in inputs.items()
         }
-
-        def simulated(node: Node) -> Any:
-            if node.id in self._tables:
-                return MemorySink(self._tables[node.id], guards.ledger)
-            if node.kind is NodeKind.SOURCE and node.id not in scripts and epoch_events:
-                return _cut(node.component, epoch_events)
-            return scripts.get(node.id, node.component)
-
-        nodes = tuple(replace(node, component=simulated(node)) for node in graph.nodes)
-        self._graph = Graph(graph.job, nodes, graph.promise)
+        cut = {
+            name: _cut(component, epoch_events)
+            for name, component in components.items()
+            if isinstance(component, AnySource) and epoch_events
+        }
+        sinks = {name: MemorySink(table, guards.ledger) for name, table in self._tables.items()}
+        self._graph = job.graph(instead={**cut, **scripts, **sinks})
         self._resumed_at: list[int] = []
         self._story: list[str] = []
         self._processes = SimulatedProcesses()

@@ -1,0 +1,44 @@
+"""How many instances a component has, where the job does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamwork.components import OffsetSource
+from streamwork.components.grouping import Single
+from streamwork.errors import StreamworkError
+from streamwork.job.graph import Node, NodeKind
+
+
+def instances(node: Node, asked: int | None, of_job: int, before: Sequence[Node]) -> int:
+    """The number of instances of a component that reads from `before`.
+
+    As asked for; else
+
+        a source with offsets     the smaller of the job's parallelism and the number of its partitions
+        another source            1: only its author knows how instances could share its input
+        a keyed operator, or
+        an operator with a        the job's parallelism; 1 behind `single()`
+        grouping
+        any other step, a sink    as many as what it reads; of a union, as many as its widest input. So events stay in the
+                                  instance in which they are, and in order
+    """
+    if asked is not None:
+        return asked
+    if node.kind is NodeKind.SOURCE:
+        return min(of_job, _partitions(node.component, of_job)) if isinstance(node.component, OffsetSource) else 1
+    if isinstance(node.grouping, Single):
+        return 1
+    if node.key is not None or node.grouping is not None:
+        return of_job
+    return max(one.parallelism for one in before)
+
+
+def _partitions(source: OffsetSource[Any], otherwise: int) -> int:
+    """How many partitions a source has, if that number is fixed and known."""
+    try:
+        found = source.fixed_partitions()
+    except StreamworkError:  # the input is not there yet; a run says so when it plans
+        return otherwise
+    return otherwise if found is None else max(1, found)
