@@ -126,7 +126,7 @@ class Driver:
         self.at: Manifest
         self.fences = Fences(store.disk, store.folder, clock, processes or RealProcesses())
         self._settings = settings
-        self._layout = Layout.of(graph, settings.groups)
+        self._layout: Layout  # of the number of key groups that the job's folder was made with
         self._store = store
         self._host = host
         self._clock = clock
@@ -140,7 +140,7 @@ class Driver:
         steady = SteadyClock(clock)
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._undone = Undone(
-            graph, self._layout, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000)
+            graph, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000)
         )
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
@@ -179,6 +179,7 @@ class Driver:
         elif not started:  # it was created, and nobody has ever got it started
             self._store.mend_beginning(self.graph, identity)
         self._uid, self._groups = identity.uid, identity.groups
+        self._layout = self._undone.layout = Layout.of(self.graph, identity.groups)
         killed = self.fences.cut_short()
         seen = [row.fence for row in self._sinks.ledgers(self._uid).values() if row is not None]
         self.fence = self.fences.claim(max(seen, default=0), self._settings.lease).fence  # 3

@@ -63,7 +63,6 @@ class Undone:
     def __init__(
         self,
         graph: Graph,
-        layout: Layout,
         settings: Settings,
         store: Store,
         new_stem: Callable[[], str],
@@ -74,7 +73,7 @@ class Undone:
         self._graph = graph
         self._nodes = {node.id: node for node in graph.nodes}
         self._order = {node.id: number for number, node in enumerate(graph.nodes)}
-        self._layout = layout
+        self.layout: Layout  # known when the job's folder is
         self._store = store
         self._new_stem = new_stem
         self._now = now
@@ -162,13 +161,13 @@ class Undone:
             event = from_text(node.takes, one.event)
         except (msgspec.ValidationError, msgspec.DecodeError):
             return 0  # the instance says what is wrong with it
-        groups = self._layout.groups
+        groups = self.layout.groups
         return instance_of(node.key.groups(node.key.values([event]), groups)[0], node.parallelism, groups)
 
     def _lanes(self, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
         """A number for every source partition of an epoch, and the instance that reads it."""
         found: dict[str, int] = {}
-        for chain in self._layout.chains:
+        for chain in self.layout.chains:
             for instance in range(chain.parallelism):
                 mine = ranges(self._graph, chain.nodes, instance, plan.start, plan.end)
                 found.update((f"{name}/{part}", instance) for name, parts in mine.items() for part in parts)
