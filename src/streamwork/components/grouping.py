@@ -10,7 +10,7 @@ class Grouping(msgspec.Struct, frozen=True, tag=True):
 
 
 class Shuffle(Grouping, frozen=True):
-    """To one instance, in turn."""
+    """To one instance, in rotation: the position of an event in its source decides. Order is lost behind it."""
 
 
 class Fields(Grouping, frozen=True):

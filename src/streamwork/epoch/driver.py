@@ -139,9 +139,7 @@ class Driver:
         self._effects = Effects(store)
         steady = SteadyClock(clock)
         self._retries = any(node.retry is not None for node in graph.nodes)
-        self._undone = Undone(
-            graph, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000)
-        )
+        self._undone = Undone(graph, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000))
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
         recorder = history or NoHistory()

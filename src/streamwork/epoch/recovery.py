@@ -41,7 +41,7 @@ from streamwork.epoch.steps import Step
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.epoch.verify import Verifier
 from streamwork.errors import Refused
-from streamwork.job import Graph
+from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Promise
 from streamwork.state import FileRef, StateFiles
 from streamwork.state.files import misfitting_schema
@@ -309,9 +309,16 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, chains: Chains, gr
                 "SW-STATE-PARALLELISM",
                 f"the state of {component!r} is spread over instances {', '.join(instances)}, but its parallelism is now "
                 f"{len(wanted)}",
-                f"run it with parallelism={len(instances)}",
+                f"run it with parallelism={len(instances)}" + _how(graph[component]),
             )
         for ref in (chain[-1] for chain in instances.values() if chain):
             found = files.schema(ref)
             if not found.equals(formats[component].schema):
                 raise misfitting_schema(formats[component], ref, found)
+
+
+def _how(node: Node) -> str:
+    """What else another parallelism of a component needs, so that it is not refused for the sake of order."""
+    if node.kind is NodeKind.SOURCE or node.key is not None or node.grouping is not None:
+        return ""
+    return ", and what it reads too, or with the grouping that it had"

@@ -50,6 +50,9 @@ class Job:
 
     `home` is the folder of the job file: relative paths of sources and sinks, and the default root, are found there. It is
     the folder of the file that calls `Job(...)`, unless the job is started through another file.
+
+    Order: the events of one key and source partition are applied in offset order while each exchange routes them by fields that
+    the next key contains; behind a re-keying, in the order of each sending instance. Only `shuffle()` rotates.
     """
 
     runner: ClassVar[Callable[..., Any] | None] = None
@@ -200,6 +203,10 @@ class Stream:
     ) -> Stream:
         """Put an operator behind this stream. What keeps state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
 
+        Without `parallelism=`, a keyed operator, or one with `grouping=`, has as many instances as the job's parallelism; any other
+        has as many as what it reads, so that events stay in their instance and in order. More than that need a grouping
+        (SW-JOB-ORDER); fewer take over whole instances.
+
         `on_error` says what becomes of an event that the operator raises on: "fail" stops the job; "drop" leaves it out as if
         it had never been applied, and counts it; "dead-letter" also keeps it. The default follows the semantics.
         `Retry(times=, within=, then=)` tries the event again in place first, and then does what `then` says.
@@ -273,7 +280,7 @@ class Stream:
         return Stream(self.job, (Input(self.id, name),), kind)
 
     def union(self, *others: Stream) -> Stream:
-        """The events of this stream and of others of the same type, together."""
+        """The events of this stream and of others of the same type, together. Each input keeps its own order."""
         for other in others:
             if other.job is not self.job:
                 raise WrongUse(
