@@ -73,7 +73,7 @@ class Parts(OffsetSource[Item]):
         offsets = [offset for offset in range(start, end) if offset % self.gaps == 0]
         for at in range(0, len(offsets), PIECE):
             some = offsets[at : at + PIECE]
-            yield Slice([self._item(partition, offset) for offset in some])
+            yield Slice([self._item(partition, offset) for offset in some], some)
 
     def _item(self, partition: str, offset: int) -> Item:
         draw = random.Random(f"{self.name}/{partition}/{offset}")

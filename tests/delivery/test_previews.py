@@ -144,7 +144,7 @@ def test_a_pace_follows_the_work() -> None:
 
 
 def test_what_was_left_out_goes_with_the_first_part() -> None:
-    piece = Slice([1, 2, 3], dropped=2, left_out={"where": 4})
+    piece = Slice([1, 2, 3], 7, dropped=2, left_out={"where": 4})
     piece.letters.append(("text", "why"))
     parts = list(Pace(lambda: 0.0).slices(piece))
     assert [part.given for part in parts] == [[1], [2, 3]]
@@ -152,5 +152,5 @@ def test_what_was_left_out_goes_with_the_first_part() -> None:
         (2, [("text", "why")], {"where": 4}),
         (0, [], {"where": 0}),
     ]
-    (empty,) = Pace(lambda: 0.0).slices(Slice([], dropped=1))
+    (empty,) = Pace(lambda: 0.0).slices(Slice([], 0, dropped=1))
     assert (empty.given, empty.dropped) == ([], 1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import msgspec
+import numpy as np
 
 from streamwork.components.collector import EventCollector
 from streamwork.components.columns import Columns, as_events
@@ -20,6 +21,7 @@ E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=Record)
 OnError = Literal["fail", "drop", "dead-letter"]
 Start = Literal["stored", "latest", "earliest"]
+Offsets = int | Sequence[int] | np.ndarray[Any, Any] | Callable[[], np.ndarray[Any, Any]]
 
 
 def check_on_error(on_error: str | None) -> OnError | None:
@@ -36,18 +38,23 @@ def check_on_error(on_error: str | None) -> OnError | None:
 class Slice:
     """Some events of one partition, in offset order, as a reader hands them over: a list, or columns.
 
+    `offsets` are those of the events: that of the first one if the others follow it without holes; else those of all, or a
+    function that gives them, which is called only where somebody needs them. The offset of an event must not depend on where
+    the input was cut into slices: what routes events goes by it.
+
     `dropped` counts input that was no event and was left out, as `on_error` asked; `letters` are those that are to be kept as
     dead letters instead: what it was, as text, and what is wrong with it. `left_out` tells of filters directly behind
     the source that were applied before reading: component -> how many events it has left out, in the order of their way. The
     events go on behind the last of them.
     """
 
-    __slots__ = ("dropped", "given", "left_out", "letters")
+    __slots__ = ("_offsets", "dropped", "given", "left_out", "letters")
 
     def __init__(
-        self, events: list[Any] | Columns, dropped: int = 0, left_out: Mapping[str, int] | None = None
+        self, events: list[Any] | Columns, offsets: Offsets, dropped: int = 0, left_out: Mapping[str, int] | None = None
     ) -> None:
         self.given = events
+        self._offsets = offsets
         self.dropped = dropped
         self.letters: list[tuple[str, str]] = []
         self.left_out = left_out or {}
@@ -59,9 +66,33 @@ class Slice:
         else:
             self.dropped += 1
 
+    @property
+    def offsets(self) -> np.ndarray[Any, Any]:
+        """The offset of every event."""
+        found = self._offsets() if callable(self._offsets) else self._offsets
+        if isinstance(found, int):
+            return np.arange(found, found + len(self.given), dtype=np.int64)
+        assert len(found) == len(self.given), "every event has an offset"
+        return np.asarray(found, np.int64)
+
+    def move(self, by: int) -> None:
+        """Let the offsets begin further on."""
+        before = self._offsets
+        if isinstance(before, int):
+            self._offsets = before + by
+        else:
+            self._offsets = lambda: np.asarray(before() if callable(before) else before, np.int64) + by
+
+    def part(self, given: list[Any] | Columns, at: int) -> Slice:
+        """Some of the events of this slice, from the place `at` on; nothing else of it."""
+        offsets = self._offsets + at if isinstance(self._offsets, int) else lambda: self.offsets[at : at + len(given)]
+        return Slice(given, offsets, left_out=dict.fromkeys(self.left_out, 0))
+
     def add(self, other: Slice) -> None:
         """What came next, to a list."""
         assert isinstance(self.given, list)
+        mine, theirs = self.offsets, other.offsets
+        self._offsets = np.concatenate((mine, theirs))
         self.given += other.events
         self.dropped += other.dropped
         self.letters += other.letters

@@ -11,6 +11,7 @@ import pyarrow as pa
 from streamwork.components import OnError, Slice
 from streamwork.components.columns import Columns, as_events
 from streamwork.components.schema import Misfit, arrow_schema, fields_of, relaxed
+from streamwork.components.source import Offsets
 from streamwork.errors import JobFailed
 
 
@@ -20,19 +21,23 @@ def checked_slice(
     on_error: OnError | None,
     row_name: Callable[[int], str],
     action: str,
+    offsets: Offsets,
 ) -> Slice:
     """The events of a batch, which has (at least) the columns of `event`, each of a type that fits (`parquet_types`).
 
     A row with a value that does not fit is left out as `on_error` says; where it says nothing, or "fail", it is an error with
-    `row_name(row)` and `action` in it.
+    `row_name(row)` and `action` in it. `offsets` are those of the rows, as `Slice` takes them.
     """
     try:
-        return Slice(_events(event, batch))
+        return Slice(_events(event, batch), offsets)
     except Misfit:
-        piece = Slice([])
+        good: list[int] = []
+        piece = Slice([], lambda: rows.offsets[good])
+        rows = Slice([None] * batch.num_rows, offsets)
         for row in range(batch.num_rows):
             try:
                 piece.events.extend(as_events(_events(event, batch.slice(row, 1))))
+                good.append(row)
             except Misfit as misfit:
                 why = f"{row_name(row)}, field {misfit.path!r}: {misfit}"
                 if on_error in (None, "fail"):

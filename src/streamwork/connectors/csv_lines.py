@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from streamwork.components import Event, OnError, Slice, Start
 from streamwork.components.schema import Misfit, maker, show
 from streamwork.connectors.csv_values import readers_of
@@ -84,15 +86,19 @@ class Csv(LineFile[E], Generic[E]):
         assert header is not None, "there are rows behind it"
         rows = self._rows(data)
         try:  # all at once is much faster; which row was bad is found out only if one was
-            return Slice(self._events(rows, header[1]))
+            events = self._events(rows, header[1])
+            return Slice(events, lambda: at + _starts(rows))
         except (Misfit, csv.Error, UnicodeDecodeError):
             return self._decode_one_by_one(rows, header[1], at)
 
     def _decode_one_by_one(self, rows: list[bytes], names: Sequence[str], at: int) -> Slice:
-        piece = Slice([])
+        offsets: list[int] = []
+        piece = Slice([], offsets)
         for row in rows:
             try:
-                piece.events.extend(self._events([row], names))
+                events = self._events([row], names)
+                piece.events.extend(events)
+                offsets.extend(at for _ in events)
             except (Misfit, csv.Error, UnicodeDecodeError) as error:
                 field = error.path if isinstance(error, Misfit) else ""
                 if self.on_error in (None, "fail"):
@@ -193,3 +199,9 @@ def _fault(names: Sequence[str], fields: Sequence[str]) -> str:
                 f"has {times} {field!r}, only {show(', '.join(names))}" if times[0] == "n" else f"has {times} {field!r}"
             )
     return ""
+
+
+def _starts(rows: list[bytes]) -> np.ndarray[Any, Any]:
+    """Where each row begins that holds an event: empty lines are passed over."""
+    starts = np.cumsum([0, *map(len, rows)])[:-1]
+    return starts[[bool(row.strip(b"\r\n")) for row in rows]]

@@ -100,7 +100,10 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
     def take(self, name: str, offsets: pa.Array, rows: pa.RecordBatch) -> Slice:
         """The events of rows that Spark has brought; `name` is the source's id."""
         action = 'correct the rows, cast them in `load`, or leave such rows out with on_error="drop"'
-        return checked_slice(self.event, rows, self.on_error, lambda row: f"{name} offset {offsets[row]}", action)
+        places = offsets.to_numpy()
+        return checked_slice(
+            self.event, rows, self.on_error, lambda row: f"{name} offset {places[row]}", action, places
+        )
 
 
 def no_spark(what: str) -> WrongUse:

@@ -12,7 +12,7 @@ import msgspec
 from streamwork.components import Event, OnError, Slice, Start
 from streamwork.components.columns import check_entered
 from streamwork.components.schema import Misfit
-from streamwork.connectors.line_file import LineFile, lines
+from streamwork.connectors.line_file import LineFile, line_starts, lines
 
 E = TypeVar("E", bound=Event)
 BLOCK = 4 * 1024 * 1024
@@ -53,24 +53,29 @@ class JsonLines(LineFile[E], Generic[E]):
 
     def decode(self, data: bytes, at: int) -> Slice:
         decoder = msgspec.json.Decoder(self.event)  # made anew for each block: a decoder cannot be sent to workers
-        if at == 0:
-            data = data.removeprefix(codecs.BOM_UTF8)
+        if at == 0 and data.startswith(codecs.BOM_UTF8):
+            at = len(codecs.BOM_UTF8)
+            data = data[at:]
         try:  # all at once is much faster; which line was bad is found out only if one was
             events = decoder.decode_lines(data)
             check_entered(self.event, events)
         except BAD:
             return self._decode_one_by_one(decoder, data, at)
         # The decoder takes any white space between events, and newlines inside them; here an event is a line.
-        return Slice(events) if _are_lines(data, len(events)) else self._decode_one_by_one(decoder, data, at)
+        if not _are_lines(data, len(events)):
+            return self._decode_one_by_one(decoder, data, at)
+        return Slice(events, lambda: line_starts(data, at, len(events)))
 
     def _decode_one_by_one(self, decoder: msgspec.json.Decoder[E], data: bytes, at: int) -> Slice:
-        piece = Slice([])
+        offsets: list[int] = []
+        piece = Slice([], offsets)
         for line in data.split(b"\n"):
             if line.strip():
                 try:
                     event = decoder.decode(line)
                     check_entered(self.event, [event])
                     piece.events.append(event)
+                    offsets.append(at)
                 except BAD as error:
                     if self.on_error in (None, "fail"):
                         raise self.bad_line(line, at, _field(error), _reason(error)) from None

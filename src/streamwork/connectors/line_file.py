@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from streamwork.components import Event, Located, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
@@ -228,6 +230,12 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
 
 def missing(path: Path) -> JobFailed:
     return JobFailed("SW-SOURCE-MISSING", f"{path} is not there", "create the file, or correct the path in the job")
+
+
+def line_starts(data: bytes, at: int, count: int) -> np.ndarray[Any, Any]:
+    """The offsets at which the first `count` lines of `data` begin, which stands at the offset `at`."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    return at + np.concatenate(([0], ends + 1))[:count]
 
 
 def lines(data: bytes | bytearray, limit: int) -> tuple[int, int]:

@@ -54,4 +54,4 @@ class ListSource(OffsetSource[E], Generic[E]):
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         for at in range(start, end, PIECE):
-            yield Slice(self._events[at : min(at + PIECE, end)])
+            yield Slice(self._events[at : min(at + PIECE, end)], at)

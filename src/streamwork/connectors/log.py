@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from streamwork.components import (
@@ -24,10 +27,12 @@ from streamwork.components import (
 from streamwork.components.columns import Columns
 from streamwork.components.keys import GROUPS
 from streamwork.components.schema import Misfit, check_columns, fields_of
+from streamwork.components.source import Offsets
 from streamwork.connectors.checked import checked_slice
 from streamwork.connectors.pieces import gathered
 from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader, Policy
+from streamwork.log.partition import Chunk
 from streamwork.log.settings import FILE as SETTINGS
 from streamwork.log.settings import Settings
 from streamwork.world import RealDisk
@@ -84,15 +89,17 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         return max(start, min(start + max_events, self._reader.end(int(partition))))
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
-        for batch in gathered(self._reader.read(int(partition), start, end)):
+        places = _Places(self._reader.read_chunks(int(partition), start, end))
+        for batch in gathered(places.batches()):
+            offsets = places.take(batch.num_rows)
             events = Columns.of(self.event, batch)
             try:
                 if isinstance(events, Columns):
                     check_columns(self.event, events.batch)
-                yield Slice(events)
+                yield Slice(events, offsets)
             except Misfit:  # an older version did not ask for the range of what was appended
                 where = f"a row of partition {partition} of {self.path}, between offsets {start} and {end}"
-                yield checked_slice(self.event, batch, self.on_error, lambda row: where, BAD_ROWS)  # noqa: B023
+                yield checked_slice(self.event, batch, self.on_error, lambda row: where, BAD_ROWS, offsets)  # noqa: B023
 
     def mark(self, partition: str, end: int) -> str | None:
         settings = self._reader.settings
@@ -116,6 +123,32 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
     def partitioning(self) -> Partitioning | None:
         settings = self._reader.settings
         return Partitioning(settings.key, settings.groups, settings.partitions) if settings.key else None
+
+
+class _Places:
+    """The offsets of rows that are read from chunks and gathered into larger batches. Broken transactions leave holes."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self._read: deque[range] = deque()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for chunk in self._chunks:
+            self._read.append(range(chunk.offset, chunk.end))
+            yield chunk.batch
+
+    def take(self, rows: int) -> Offsets:
+        """Those of the next rows."""
+        found: list[range] = []
+        while rows:
+            next_rows = self._read.popleft()
+            if len(next_rows) > rows:
+                self._read.appendleft(next_rows[rows:])
+            found.append(next_rows[:rows])
+            rows -= len(found[-1])
+        if all(before.stop == after.start for before, after in pairwise(found)):
+            return found[0].start if found else 0
+        return np.concatenate([np.arange(one.start, one.stop) for one in found])
 
 
 class LogSink(Located, Sink[E], Generic[E]):

@@ -138,7 +138,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
 
     def _events(self, batch: pa.RecordBatch, file: Path, at: int) -> Slice:
         action = 'write the file anew, corrected, or leave such rows out with on_error="drop"'
-        return checked_slice(self.event, batch, self.on_error, lambda row: f"{file} row {at + row}", action)
+        return checked_slice(self.event, batch, self.on_error, lambda row: f"{file} row {at + row}", action, at)
 
     def _found(self) -> Iterator[tuple[Path, Path]]:
         """The files there are now, each with the folder that its name counts from."""

@@ -188,7 +188,9 @@ class Attempt:
         spec = layout.chains[work.chain]
         chain = self._worker.take_chain(self._place)
         if chain is None:
-            chain = Chain(layout.graph, spec.nodes, work.instance, layout.interleaves(work.chain))
+            chain = Chain(
+                layout.graph, spec.nodes, work.instance, layout.interleaves(work.chain), layout.rotates(work.chain)
+            )
         self._instance = Instance(chain, self._worker.disk, work, self._restore, self._worker.clock)
         inputs = self._inlet.channels
         self._executor = Executor(

@@ -21,17 +21,28 @@ from typing import Any
 
 from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
-from streamwork.components.columns import Columns, as_events, check_types
+from streamwork.components.columns import Columns, check_types
 from streamwork.components.schema import in_utc
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
 from streamwork.engine.blame import Blame
+from streamwork.engine.origins import NONE, origins_of
 from streamwork.engine.pace import Pace
 from streamwork.engine.sink_steps import StageStep, WriteStep
 from streamwork.engine.staging import Staging
 from streamwork.engine.step import Given, Outputs, Step
 from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
-from streamwork.engine.tracked import Following, Tracked, came_again, one_by_one, root_of
+from streamwork.engine.tracked import (
+    UNTRACKED,
+    Following,
+    Mark,
+    Tracked,
+    came_again,
+    one_by_one,
+    root_of,
+    roots_of,
+    with_marks,
+)
 from streamwork.errors import StreamworkError
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
@@ -44,13 +55,19 @@ class Chain:
     """Lives in one process, from epoch to epoch; after an error it is thrown away and a fresh one is set up."""
 
     def __init__(
-        self, graph: Graph, nodes: Iterable[str] | None = None, instance: int = 0, one_by_one: bool = False
+        self,
+        graph: Graph,
+        nodes: Iterable[str] | None = None,
+        instance: int = 0,
+        one_by_one: bool = False,
+        rotates: bool = False,
     ) -> None:
-        """`one_by_one` is needed where `Layout.interleaves`."""
+        """`one_by_one` is needed where `Layout.interleaves`, `rotates` where `Layout.rotates`."""
         mine = set(nodes) if nodes is not None else {node.id for node in graph.nodes}
         self.graph = graph
         self.instance = instance
         self._tracked = graph.promise.acknowledges
+        self._rotates = rotates
         self.nodes = tuple(node for node in graph.nodes if node.id in mine)
         # What goes through an exchange to other chains, in order: events, and how far event time has come between them.
         self.outbox: list[tuple[Input, Given] | datetime] = []
@@ -59,6 +76,7 @@ class Chain:
         self._sources = {name: _SourceCount() for name in sources}
         for step in self._steps.values():
             step.blame = Blame.of(graph, step.node.inputs)
+            step.marked = self._tracked or rotates
         self._replays = False  # under acknowledging: True if events of earlier epochs are among those of this one
         self._lanes: dict[str, int] = {}  # under acknowledging: the number of each source partition in this epoch
         self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
@@ -140,11 +158,7 @@ class Chain:
         counted.delivered += came
         counted.dropped += piece.dropped
         counted.letters += piece.letters
-        behind, given = source, piece.given
-        if self._tracked:
-            first = root_of(self._lanes[f"{source}/{partition}"], counted.read.get(partition, 0))
-            counted.read[partition] = counted.read.get(partition, 0) + count
-            given = Tracked(piece.events, range(first, first + count))
+        behind, given = source, self._marked(source, partition, piece)
         for behind, left_out in piece.left_out.items():
             self._steps[behind].count(came, left_out)
             came -= left_out
@@ -158,6 +172,23 @@ class Chain:
             self._pass_on(behind, {MAIN: one})
             if time is not None:
                 self._advance(f"{source}/{partition}", in_utc(getattr(one[0], time)))
+
+    def _marked(self, source: str, partition: str, piece: Slice) -> Given:
+        """The events of a slice, and where each comes from as far as somebody wants to know."""
+        count, origins = len(piece.given), None
+        if self._rotates and count:
+            origins = origins_of(source, partition, piece.offsets)
+        if self._tracked:
+            read = self._sources[source].read
+            first = root_of(self._lanes[f"{source}/{partition}"], read.get(partition, 0))
+            read[partition] = read.get(partition, 0) + count
+            known = [NONE] * count if origins is None else origins.tolist()
+            return Tracked(piece.events, map(Mark, range(first, first + count), known))
+        if origins is None:
+            return piece.given
+        if isinstance(piece.given, Columns):
+            return Columns(piece.given.kind, piece.given.batch, origins)
+        return Tracked(piece.given, (Mark(UNTRACKED, origin) for origin in origins.tolist()))
 
     def replay(self, to: str, events: list[Any]) -> None:
         """Events that come again, or out of the inbox: to the component that could not do them, or once more from their source.
@@ -321,8 +352,8 @@ class Chain:
 
     def _process(self, step: Step, given: Given) -> Outputs:
         if self._replays and isinstance(given, Tracked):
-            step.replayed += came_again(given.roots)
-        return step.process(given if step.takes_columns else as_events(given))
+            step.replayed += came_again(roots_of(given))
+        return step.process(given if step.takes_columns else with_marks(given))
 
     def _take_state(self, step: InstanceStep) -> None:
         if step.node.kind is NodeKind.SOURCE:

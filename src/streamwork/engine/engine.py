@@ -73,7 +73,9 @@ class Engine:
             place, nodes = (work.chain, work.instance), layout.chains[work.chain].nodes
             inputs = {before: channels[before, place] for before in upstream(layout, place)}
             outputs = {after: channels[place, after] for after in downstream(layout, place)}
-            chain = Chain(layout.graph, nodes, work.instance, layout.interleaves(work.chain))
+            chain = Chain(
+                layout.graph, nodes, work.instance, layout.interleaves(work.chain), layout.rotates(work.chain)
+            )
             self._executors[place] = Executor(
                 f"{nodes[0]}[{work.instance}]",
                 Instance(chain, disk, work, clock=self._clock),

@@ -125,9 +125,6 @@ class Executor:
         if self._instance.epoch == 0:
             work = self._works.pop(epoch, None) or self._instance.unplanned(epoch)
             self._instance.begin(work, self._new_attempt())
-            for ways in self._ways.values():
-                for _, route, _ in ways:
-                    route.begin(epoch)
             if not self._begun:
                 self._resume()
             self._instance.bring(work)

@@ -31,7 +31,7 @@ from streamwork.engine.pace import Pace
 from streamwork.engine.report import Report
 from streamwork.engine.staging import Staging
 from streamwork.engine.steps import SourceStep
-from streamwork.engine.tracked import Following, Tracked
+from streamwork.engine.tracked import Following, Mark, Tracked
 from streamwork.engine.work import Work
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Node, NodeKind
@@ -120,7 +120,7 @@ class Instance:
             assert kind is not None
             events = [_event(node, kind, replay.event) for replay in replays]
             tracked = self.chain.graph.promise.acknowledges
-            self.chain.replay(to, Tracked(events, [replay.root for replay in replays]) if tracked else events)
+            self.chain.replay(to, Tracked(events, [Mark(replay.root) for replay in replays]) if tracked else events)
 
     def read(self, work: Work) -> Iterator[None]:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
@@ -135,8 +135,10 @@ class Instance:
         for name, step in self.chain.polled.items():
             if name in work.unasked:
                 continue
-            waiting = Slice([])
+            waiting, read = Slice([], 0), work.read.get(name, 0)
             for piece in self._polled(step, work.asking):
+                piece.move(read)
+                read += piece.came
                 if self.chain.graph.promise.acknowledges:
                     waiting.add(piece)
                     continue

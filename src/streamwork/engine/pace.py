@@ -22,12 +22,15 @@ class Pace:
 
     def slices(self, piece: Slice) -> Iterator[Slice]:
         """The parts of a slice; each is done when the next is asked for."""
-        parts = self.cut(piece.given)
-        first = Slice(next(parts, piece.given), piece.dropped, piece.left_out)
+        at, parts = 0, self.cut(piece.given)
+        first = piece.part(next(parts, piece.given), at)
+        first.dropped, first.left_out = piece.dropped, piece.left_out
         first.letters += piece.letters
         yield first
+        at += len(first.given)
         for given in parts:
-            yield Slice(given, left_out=dict.fromkeys(piece.left_out, 0))
+            yield piece.part(given, at)
+            at += len(given)
 
     def cut(self, given: Given) -> Iterator[Given]:
         start = 0

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import Columns, as_events, to_structs
+from streamwork.components.columns import Columns, to_structs
 from streamwork.components.schema import arrow_schema
 from streamwork.engine.blame import Blame
 from streamwork.engine.chain import from_microseconds, microseconds
 from streamwork.engine.channel import Data, Watermark
-from streamwork.engine.tracked import Tracked, roots_of
+from streamwork.engine.origins import NONE
+from streamwork.engine.tracked import UNTRACKED, Mark, Tracked, marks_of
 from streamwork.engine.wiring import Place
 from streamwork.job import Input, Layout
 
@@ -50,7 +51,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     number: int = -1
     script: tuple[tuple[int, int], ...] = ()  # (way, how many of its events come next), or (WATERMARK, microseconds)
     batches: tuple[tuple[int, int], ...] = ()  # (way, how many bytes)
-    roots: tuple[tuple[int, int], ...] = ()  # under acknowledging, behind the batches: (way, how many bytes)
+    marks: tuple[tuple[int, int], ...] = ()  # where events come from, behind the batches: (way, how many bytes)
 
 
 class Parcel(NamedTuple):
@@ -71,6 +72,7 @@ class Wire:
             assert kind is not None
             self._kinds.append(kind)
         self._tracked = layout.graph.promise.acknowledges
+        self._marked = [self._tracked or layout.rotates(layout.chain_of(to)) for _, to in self._ways]
 
     def pack(self, items: Sequence[Data | Watermark]) -> tuple[dict[str, Any], Any]:
         """Script and batches for the head, and the content."""
@@ -87,10 +89,10 @@ class Wire:
             else:
                 script.append((way, len(item.events)))
         written = {way: self._batch(way, given).serialize() for way, given in events.items()}
-        roots = {way: _packed(given) for way, given in events.items()} if self._tracked else {}
-        parts = [*written.values(), *roots.values()]
+        marks = {way: _packed(given) for way, given in events.items() if self._marked[way]}
+        parts = [*written.values(), *marks.values()]
         content = parts[0] if len(parts) == 1 else b"".join(map(memoryview, parts))
-        told = {"batches": _sizes(written), "roots": _sizes(roots)}
+        told = {"batches": _sizes(written), "marks": _sizes(marks)}
         return {"script": tuple(script), **told}, content
 
     def unpack(self, head: Head, content: Any) -> Iterator[Data | Watermark]:
@@ -99,19 +101,21 @@ class Wire:
         for way, size in head.batches:
             found[way] = pa.ipc.read_record_batch(buffer.slice(start, size), arrow_schema(self._kinds[way]))
             start += size
-        roots: dict[int, list[int]] = {}
-        for way, size in head.roots:
-            roots[way] = np.frombuffer(buffer.slice(start, size), np.int64).tolist()
+        marks: dict[int, Any] = {}
+        for way, size in head.marks:
+            marks[way] = np.frombuffer(buffer.slice(start, size), np.int64).reshape(-1, 2)
             start += size
         # Making objects of a few rows costs almost as much as of many: where ways take turns, all are made at once.
         runs = [way for way, _ in head.script]
         events = {
-            way: Columns(self._kinds[way], batch)
-            if runs.count(way) == 1 and way not in roots
+            way: Columns(self._kinds[way], batch, marks[way][:, 1] if way in marks else None)
+            if runs.count(way) == 1 and not self._tracked
             else to_structs(self._kinds[way], batch)
             for way, batch in found.items()
         }
-        events.update((way, Tracked(as_events(events[way]), mine)) for way, mine in roots.items())
+        for way, mine in marks.items():
+            if isinstance(found_events := events[way], list):
+                events[way] = Tracked(found_events, [Mark(*mark) for mark in mine.tolist()])
         used = dict.fromkeys(found, 0)
         for way, value in head.script:
             if way < 0:
@@ -127,7 +131,15 @@ class Wire:
 
 
 def _packed(given: list[Any]) -> bytes:
-    return np.array([root for events in given for root in roots_of(events)], np.int64).tobytes()
+    return np.concatenate([_marks(events) for events in given]).tobytes()
+
+
+def _marks(events: Any) -> np.ndarray[Any, Any]:
+    """A row for each event: its root and its origin."""
+    if not isinstance(events, Columns):
+        return np.array(marks_of(events), np.int64).reshape(-1, 2)
+    origins = np.full(len(events), NONE, np.int64) if events.origins is None else events.origins
+    return np.column_stack((np.full(len(events), UNTRACKED, np.int64), origins))
 
 
 def _sizes(parts: dict[int, Any]) -> tuple[tuple[int, int], ...]:

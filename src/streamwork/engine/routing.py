@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from streamwork.components import Key
-from streamwork.components.columns import Columns
+from streamwork.components.columns import Columns, as_events
 from streamwork.components.grouping import AllInstances, Fields, Shuffle, Single
 from streamwork.components.keys import instance_of
 from streamwork.engine.blame import Blame
+from streamwork.engine.origins import NONE, from_content, turns
 from streamwork.engine.tracked import Tracked
 from streamwork.job import Graph, Node
 
@@ -22,8 +22,9 @@ MOST_KEYS = 1_000_000  # whose instance is remembered
 
 
 class Route(ABC):
-    def begin(self, epoch: int) -> None:  # noqa: B027 (most have nothing to do)
-        """What is chosen may depend on the epoch, never on the one before: an epoch that is computed again goes the same way."""
+    """Chooses by what an event is and where it comes from: never by epoch, attempt, or what came before it. So input that is read
+    again goes the same way, wherever epochs are cut.
+    """
 
     @abstractmethod
     def __call__(self, events: Events) -> dict[int, Events]:
@@ -44,7 +45,7 @@ def route_to(graph: Graph, before: Node, node: Node, groups: int, sender: int) -
         assert given is not None
         return _ByKey(Key.of(given, node.grouping.fields), count, groups, Blame.of(graph, node.inputs))
     if isinstance(node.grouping, Shuffle):
-        return _InTurn(count, sender)
+        return _InTurn(count)
     return _ToEach((sender * count // before.parallelism,))  # what an instance emits stays together, and in order
 
 
@@ -57,21 +58,13 @@ class _ToEach(Route):
 
 
 class _InTurn(Route):
-    def __init__(self, count: int, first: int) -> None:
-        self._count = count
-        self._first = self._turn = first
+    """To one instance, in rotation, by the position of the event (`engine.origins`)."""
 
-    def begin(self, epoch: int) -> None:
-        self._turn = self._first + epoch  # else epochs of one event would all go to one instance
+    def __init__(self, count: int) -> None:
+        self._count = count
 
     def __call__(self, events: Events) -> dict[int, Events]:
-        count, turn = self._count, self._turn
-        self._turn += len(events)
-        starts = {instance: (instance - turn) % count for instance in range(count)}
-        if isinstance(events, Columns):
-            places = {i: pa.array(np.arange(at, len(events), count)) for i, at in starts.items() if at < len(events)}
-            return {i: Columns(events.kind, events.batch.take(mine)) for i, mine in places.items()}
-        return {instance: events[at::count] for instance, at in starts.items() if at < len(events)}
+        return _shared(events, turns(_origins(events), self._count), self._count)
 
 
 class _ByKey(Route):
@@ -94,11 +87,7 @@ class _ByKey(Route):
     def _dealt(self, events: list[Any]) -> dict[int, Events]:
         instances = map(self._instance.__getitem__, self._key.values(events))
         if isinstance(events, Tracked):
-            found = [Tracked() for _ in range(self._count)]
-            for event, root, instance in zip(events, events.roots, instances, strict=True):
-                found[instance].append(event)
-                found[instance].roots.append(root)
-            return {instance: share for instance, share in enumerate(found) if share}
+            return _shared(events, np.fromiter(instances, np.int64, len(events)), self._count)
         shares: list[list[Any]] = [[] for _ in range(self._count)]
         add = [share.append for share in shares]
         for event, instance in zip(events, instances, strict=True):
@@ -106,17 +95,40 @@ class _ByKey(Route):
         return {instance: share for instance, share in enumerate(shares) if share}
 
     def _split(self, events: Columns) -> dict[int, Events]:
-        """One sort of all rows by instance, which keeps their order; each share is a part of the result."""
         columns = [events.batch.column(name) for name in self._key.fields]
         instances = self._key.column_instances(columns, self._count, self._groups)
-        order = np.argsort(instances, kind="stable")
-        bounds = np.searchsorted(instances[order], np.arange(self._count + 1)).tolist()
-        batch = events.batch.take(pa.array(order))
-        return {
-            instance: Columns(events.kind, batch.slice(start, end - start))
-            for instance, (start, end) in enumerate(pairwise(bounds))
-            if end > start
-        }
+        return _shared(events, instances, self._count)
+
+
+def _shared(events: Events, instances: np.ndarray[Any, Any], count: int) -> dict[int, Events]:
+    """One sort of all events by instance, which keeps their order; each share is a part of the result."""
+    order = np.argsort(instances, kind="stable")
+    bounds = np.searchsorted(instances[order], np.arange(count + 1)).tolist()
+    if isinstance(events, Columns):
+        sorted_events: Events = events.take(order)
+    elif isinstance(events, Tracked):
+        places = order.tolist()
+        sorted_events = Tracked([list.__getitem__(events, at) for at in places], [events.marks[at] for at in places])
+    else:
+        sorted_events = [events[at] for at in order.tolist()]
+    return {instance: sorted_events[start:end] for instance, (start, end) in enumerate(pairwise(bounds)) if end > start}
+
+
+def _origins(events: Events) -> np.ndarray[Any, Any]:
+    """Of events that have no position, what is in them decides."""
+    if isinstance(events, Columns):
+        return np.array(from_content(events.events)) if events.origins is None else _known(events, events.origins)
+    if not isinstance(events, Tracked):
+        return np.array(from_content(events))
+    return _known(events, np.array([mark.origin for mark in events.marks], np.int64))
+
+
+def _known(events: Events, origins: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    missing = np.flatnonzero(origins == NONE)
+    if len(missing):
+        origins, content = origins.copy(), as_events(events)
+        origins[missing] = from_content(content[at] for at in missing.tolist())
+    return origins
 
 
 class _Instances(dict[Any, int]):

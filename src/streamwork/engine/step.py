@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
 from typing import Any, cast
@@ -23,7 +23,7 @@ from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
 from streamwork.engine.blame import ILL_TYPED, Blame
 from streamwork.engine.retrying import Tries
-from streamwork.engine.tracked import UNTRACKED, Following, Tracked, roots_of
+from streamwork.engine.tracked import UNMARKED, UNTRACKED, Following, Tracked, marks_of, roots_of
 from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at, writable
 from streamwork.job import Input, Node, NodeKind
 
@@ -48,7 +48,7 @@ class Step(ABC):
         self.following: Following | None = None  # under acknowledging
         self.tries = Tries(node, instance) if node.retry is not None else None
         self.reset()
-        self._tracked = tracked
+        self.marked = tracked  # True if what it emits is to carry the marks of what it came from
         self._copies = any(holds_mutable(kind) for kind in (node.gives, *node.channels.values()) if kind is not None)
         # Where the job goes on after an error, an event is applied wholly or not at all. Then each is asked at once whether what it
         # has emitted and kept fits; else that shows when columns are built, and the job stops.
@@ -170,8 +170,12 @@ class Step(ABC):
         return _emit(outputs)
 
     def _outputs(self) -> dict[str, Events]:
-        kind: Callable[[], Events] = Tracked if self._tracked else list
+        kind: Callable[[], Events] = Tracked if self.marked else list
         return {MAIN: kind(), **{name: kind() for name in self.node.channels}}
+
+    def _followed(self, events: Events, outputs: Mapping[str, Events]) -> Iterable[Any]:
+        """The events, one by one; what was emitted for one is marked when the next is asked for."""
+        return _marking(events, list(outputs.values())) if self.marked else events
 
     def _each(
         self, events: Events, outputs: dict[str, Events], apply: Callable[[int, Any], None], undo: Callable[[], None]
@@ -180,19 +184,19 @@ class Step(ABC):
         back the rest. `apply` is told the event's place.
         """
         following, emitted = self.following, list(outputs.values())
-        roots = roots_of(events) if following is not None else repeat(UNTRACKED)
+        marks = marks_of(events) if self.marked else repeat(UNMARKED)
         given, so_far, delivered, ends = counter(outputs), 0, 0, several(emitted)
         check, fits, newest = *self._check(outputs), emitted[0]
-        for place, (event, root) in enumerate(zip(events, roots, strict=False)):
+        for place, (event, mark) in enumerate(zip(events, marks, strict=False)):
             if following is not None:
-                following.begin(root)
+                following.begin(mark.root)
             try:
                 apply(place, event)
                 if (now := given()) != so_far and not (now == so_far + 1 and fits(at(newest, -1))):
                     check(ends or [so_far])
             except Exception as error:
                 cut(emitted, ends or [so_far])
-                if self.give_up(event, root, error):
+                if self.give_up(event, mark.root, error):
                     self.hold(events, place)
                     break
                 undo()
@@ -205,9 +209,9 @@ class Step(ABC):
                 delivered, so_far = delivered + 1, now
                 if ends:
                     ends = [*map(len, emitted)]
-                if following is not None:
+                if self.marked:
                     for out in emitted:
-                        cast(Tracked, out).came_from(root)
+                        cast(Tracked, out).came_from(mark)
         self.delivered += delivered
 
     def _check(self, outputs: dict[str, Events]) -> tuple[Callable[[list[int]], None], Callable[[Any], bool]]:
@@ -252,6 +256,13 @@ def _always(event: Any) -> bool:
 
 def _never(event: Any) -> bool:
     return False
+
+
+def _marking(events: Events, emitted: list[Events]) -> Iterator[Any]:
+    for event, mark in zip(events, marks_of(events), strict=True):
+        yield event
+        for out in emitted:
+            cast(Tracked, out).came_from(mark)
 
 
 def cut(emitted: list[Events], ends: list[int]) -> None:

@@ -25,7 +25,7 @@ from streamwork.engine.step import (
     several,
     told,
 )
-from streamwork.engine.tracked import UNTRACKED, Tracked, roots_of
+from streamwork.engine.tracked import UNMARKED, UNTRACKED, Tracked, marks_of
 from streamwork.errors import StreamworkError
 from streamwork.job import Node
 from streamwork.state import InstanceState, KeyedState
@@ -49,7 +49,7 @@ class OperatorStep(Step):
                 self._process_atomically(events, outputs, collector)
             else:
                 given, so_far, delivered = counter(outputs), 0, 0
-                for event in events:
+                for event in self._followed(events, outputs):
                     if apply(event, collector) is not None:
                         raise TypeError(RETURNED)
                     if collector.failure is not None:
@@ -171,13 +171,15 @@ class SourceStep(InstanceStep):
         """What is no event of the declared type is left out, as the source's `on_error` says."""
         assert self.node.gives is not None
         if all(map(fitting(self.node.gives), events)):
-            return Slice(events)
+            return Slice(events, 0)
         good: Events = []
-        found = Slice(good)
-        for event in events:
+        offsets: list[int] = []
+        found = Slice(good, offsets)
+        for place, event in enumerate(events):
             try:
                 check_fits(self.node.gives, [event], self.node.id)
                 good.append(event)
+                offsets.append(place)
             except StreamworkError as error:
                 if self.operator.on_error in (None, "fail"):
                     error.component = self.node.id
@@ -222,7 +224,8 @@ class KeyedStep(Step):
                 apply, new_record, records = self.operator.apply, self.node.keeps, self.state.records
                 given, so_far, delivered = counter(outputs), 0, 0
                 # `map` is lazy: a record is looked up when the event before it has been applied.
-                for event, key, record in zip(events, keys, map(records.get, keys), strict=True):
+                given_events = self._followed(events, outputs)
+                for event, key, record in zip(given_events, keys, map(records.get, keys), strict=True):
                     if record is None:
                         record = records[key] = new_record()
                     collector.key = key
@@ -249,12 +252,12 @@ class KeyedStep(Step):
         assert self.node.keeps is not None
         apply, new_record, copied, following = self.operator.apply, self.node.keeps, self._copy, self.following
         records, changed, emitted = self.state.records, self.state.changed, list(outputs.values())
-        roots = roots_of(events) if following is not None else repeat(UNTRACKED)
+        marks = marks_of(events) if self.marked else repeat(UNMARKED)
         given, so_far, delivered, ends = counter(outputs), 0, 0, several(emitted)
         check, fits, newest, keeps_fitting = *self._check(outputs), emitted[0], fitting(new_record)
-        for event, key, record, root, place in zip(events, keys, map(records.get, keys), roots, count(), strict=False):
+        for event, key, record, mark, place in zip(events, keys, map(records.get, keys), marks, count(), strict=False):
             if following is not None:
-                following.begin(root)
+                following.begin(mark.root)
             mine = new_record() if record is None else copied(record)
             collector.key = key
             try:
@@ -269,7 +272,7 @@ class KeyedStep(Step):
             except Exception as error:
                 cut(emitted, ends or [so_far])
                 collector.forget_wishes()
-                if self.give_up(event, root, error):
+                if self.give_up(event, mark.root, error):
                     self.hold(events, place)
                     break
                 continue
@@ -283,9 +286,9 @@ class KeyedStep(Step):
                 delivered, so_far = delivered + 1, now
                 if ends:
                     ends = [*map(len, emitted)]
-                if following is not None:
+                if self.marked:
                     for out in emitted:
-                        cast(Tracked, out).came_from(root)
+                        cast(Tracked, out).came_from(mark)
             if collector.asked:
                 self._settle(collector)
         self.delivered += delivered
@@ -334,9 +337,9 @@ class KeyedStep(Step):
             self.state.records[key] = mine
             if collector.asked:
                 self._settle(collector)
-        if self._tracked:
+        if self.marked:
             for out in outputs.values():
-                cast(Tracked, out).came_from(UNTRACKED)
+                cast(Tracked, out).came_from(UNMARKED)
         return outputs
 
     def _try_timer_again(self) -> None:

@@ -2,14 +2,17 @@
 
 A root is a number: which lane of the epoch's input it came by, and which event of that lane it was. What an operator emits while
 it applies an event has the root of that event. What a timer emits has none.
+
+Where something behind is spread by position, lists carry the origin of each event in the same way (`engine.origins`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 from streamwork.components.columns import Columns, as_events
+from streamwork.engine.origins import NONE, derived
 
 UNTRACKED = -1
 _LANE = 1 << 40  # events of one lane in one epoch: more than any source gives
@@ -29,14 +32,21 @@ def lane_of(root: int) -> tuple[int, int]:
     return divmod(root, _LANE)
 
 
+class Mark(NamedTuple):
+    """Where an event comes from."""
+
+    root: int = UNTRACKED  # under acknowledging
+    origin: int = NONE  # where something behind is spread by position
+
+
 class Tracked(list[Any]):
-    """A list of events, and beside it their roots."""
+    """A list of events, and beside it their marks."""
 
-    __slots__ = ("roots",)
+    __slots__ = ("marks",)
 
-    def __init__(self, events: Iterable[Any] = (), roots: Iterable[int] = ()) -> None:
+    def __init__(self, events: Iterable[Any] = (), marks: Iterable[Mark] = ()) -> None:
         super().__init__(events)
-        self.roots = list(roots)
+        self.marks = list(marks)
 
     @overload
     def __getitem__(self, at: SupportsIndex) -> Any: ...
@@ -44,22 +54,41 @@ class Tracked(list[Any]):
     def __getitem__(self, at: slice) -> Tracked: ...
     def __getitem__(self, at: Any) -> Any:
         found = super().__getitem__(at)
-        return Tracked(found, self.roots[at]) if isinstance(at, slice) else found
+        return Tracked(found, self.marks[at]) if isinstance(at, slice) else found
 
-    def came_from(self, root: int) -> None:
-        """Whatever was emitted since the last call has this root."""
-        self.roots += [root] * (len(self) - len(self.roots))
+    def came_from(self, mark: Mark) -> None:
+        """Whatever was emitted since the last call comes from the event with this mark."""
+        new = len(self) - len(self.marks)
+        if new == 1:
+            self.marks.append(mark)
+        else:
+            self.marks += [Mark(mark.root, derived(mark.origin, number)) for number in range(new)]
+
+
+UNMARKED = Mark()
+
+
+def marks_of(events: Sequence[Any]) -> list[Mark]:
+    return events.marks if isinstance(events, Tracked) else [UNMARKED] * len(events)
 
 
 def roots_of(events: Sequence[Any]) -> list[int]:
-    return events.roots if isinstance(events, Tracked) else [UNTRACKED] * len(events)
+    return [mark.root for mark in marks_of(events)]
+
+
+def with_marks(given: list[Any] | Columns) -> list[Any]:
+    """The events as a list, with their marks if they have any."""
+    if isinstance(given, Columns) and given.origins is not None:
+        return Tracked(given.events, [Mark(UNTRACKED, origin) for origin in given.origins.tolist()])
+    return as_events(given)
 
 
 def one_by_one(given: list[Any] | Columns) -> list[list[Any]]:
     """Lists of one event each."""
-    if isinstance(given, Tracked):
-        return [given[place : place + 1] for place in range(len(given))]
-    return [[event] for event in as_events(given)]
+    events = with_marks(given)
+    if isinstance(events, Tracked):
+        return [events[place : place + 1] for place in range(len(events))]
+    return [[event] for event in events]
 
 
 class Following:

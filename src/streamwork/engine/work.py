@@ -30,6 +30,7 @@ class Work(msgspec.Struct, frozen=True):
     retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
     unasked: tuple[str, ...] = ()  # sources without offsets that are not asked in this epoch
     asking: float = 0.0  # seconds after which a source without offsets is not asked again in this epoch
+    read: dict[str, int] = {}  # of sources that are polled: how many events this instance has read before
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
 
     def event_ids(self) -> Callable[[int], str]:

@@ -344,6 +344,7 @@ class Driver:
                 ranges=ranges(self.graph, chain.nodes, instance, plan.start, plan.end),
                 watermarks=timed_partitions(self.graph, chain.nodes, instance, self._tip.watermarks),
                 ticks=plan.ticks,
+                read={node.id: plan.start.get(f"{node.id}/{instance}", 0) for node in self.graph.polled},
                 states={name: stored[str(instance)] for name, stored in self._chains.items() if name in chain.nodes},
                 replays=brought.share(chain.nodes, instance),
                 lanes=brought.lanes,

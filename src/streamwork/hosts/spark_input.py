@@ -84,7 +84,7 @@ class Arrivals:
                 if counts is None or counts[-1] != came:
                     raise _unstable(name, start, end, counts[-1] if counts else 0, came)
                 left_out = [before - after for before, after in pairwise(counts)]
-                yield Slice([], left_out=dict(zip(filters, left_out, strict=True)))
+                yield Slice([], end, left_out=dict(zip(filters, left_out, strict=True)))
 
         return read
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from streamwork.components import OffsetSource
+from streamwork.components.grouping import Shuffle
 from streamwork.job.graph import Graph, Input, Node, NodeKind
 from streamwork.job.native import Native, native_part
 from streamwork.wording import plural
@@ -153,6 +154,13 @@ class Layout:
             if len(ways) > 1 and any(len(self.graph[node_id].inputs) > 1 for node_id in self.chains[after].nodes):
                 return True
         return False
+
+    def rotates(self, chain: int) -> bool:
+        """True if events of this chain, or what is made of them, go through `shuffle()`: then their positions go with them."""
+        mine = [self.graph[to] for one, to in self.exchanged if self.chain_of(one.node) == chain]
+        return any(isinstance(node.grouping, Shuffle) and node.parallelism > 1 for node in mine) or any(
+            self.rotates(after) for after in self.downstream[chain]
+        )
 
     def _is_timed_behind(self, chain: int) -> bool:
         return any(

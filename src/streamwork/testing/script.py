@@ -67,4 +67,4 @@ class Script(OffsetSource[Any]):
                     self._advance(marker.seconds)
                 else:
                     raise InstanceLost
-            yield Slice([self._events[number][at]])
+            yield Slice([self._events[number][at]], at)

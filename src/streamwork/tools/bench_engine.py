@@ -213,8 +213,8 @@ class _ArrowSource(OffsetSource[Transaction]):
         return BATCH * len(self._batches)
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
-        for batch in self._batches[start // BATCH : end // BATCH]:
-            yield Slice(to_structs(self.event, batch))
+        for number in range(start // BATCH, end // BATCH):
+            yield Slice(to_structs(self.event, self._batches[number]), number * BATCH)
 
 
 class _Nowhere(Observer):
