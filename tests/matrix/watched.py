@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sample import Payment, Seen, Summing, Sums
-from streamwork import KeyedOperator, ListSource, Source
+from streamwork import Instance, KeyedOperator, ListSource, Source, StatefulOperator
 from streamwork.components import Slice
 from streamwork.testing.clock import START
 from streamwork.world import RealDisk
@@ -147,9 +147,29 @@ class Ringing(KeyedOperator[Payment, Sums, Seen]):
         collector.emit(Seen(f"bell {key}", round(at.timestamp() - START), 0))
 
 
-OPERATORS: dict[str, Callable[[World], KeyedOperator[Any, Any, Any]]] = {
+class Turning(StatefulOperator[Payment, Sums, Seen]):
+    """Sums per instance, behind `shuffle()`: every row names its instance."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def setup_instance(self, instance: Instance, state: Sums | None) -> None:
+        self._instance, self._sums = instance, state or Sums()
+
+    def apply(self, event: Payment, collector: Any) -> None:
+        self._world.passes(f"apply {event.card}")
+        self._sums.number += 1
+        self._sums.total += event.amount
+        collector.emit(Seen(f"instance {self._instance}", self._sums.number, self._sums.total))
+
+    def get_state(self) -> Sums:
+        return self._sums
+
+
+OPERATORS: dict[str, Callable[[World], KeyedOperator[Any, Any, Any] | Turning]] = {
     "sums": Watched,
     "echo": Echoing,
     "draws": Drawing,
     "timers": lambda world: Ringing(),
+    "shuffled": Turning,
 }

@@ -20,7 +20,7 @@ from matrix.faults import Fault
 from matrix.targets import TARGETS, Row, Target
 from matrix.watched import OPERATORS, WatchedDisk, WatchedQueue, WatchedSource
 from sample import Payment, payments
-from streamwork import Job, StreamworkError
+from streamwork import Job, KeyedOperator, StreamworkError, shuffle
 from streamwork.connectors import postgres, redis, sqlite
 from streamwork.epoch import Driver, Manifest, Started, Step, Store
 from streamwork.hosts.local import LocalHost
@@ -199,7 +199,8 @@ class World:
         operator = OPERATORS[self.operator](self)
         seen = job.source(source, id="payments").apply(
             operator,
-            key="card",
+            key="card" if isinstance(operator, KeyedOperator) else None,
+            grouping=None if isinstance(operator, KeyedOperator) else shuffle(),
             id="sums",
             parallelism=2,
             on_error=self.on_error,  # type: ignore[arg-type]
