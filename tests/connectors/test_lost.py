@@ -91,6 +91,7 @@ def lost_is_refused(kit: Kit, how: str, checkpoints: int, **options: Any) -> Wor
 
 @durable
 @pytest.mark.parametrize("checkpoints", [1, 6], ids=["the first checkpoint is kept", "it is gone"])
+@pytest.mark.proves("a sink's target, table or ledger row is gone")
 def test_a_lost_target_is_refused(kit: Kit, checkpoints: int) -> None:
     lost_is_refused(kit, "target", checkpoints)
 
@@ -160,6 +161,7 @@ def test_a_sink_that_the_job_does_not_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kit", ["sqlite", "redis"], indirect=True)
+@pytest.mark.proves("the look at the ledger row before a start")
 def test_without_the_rule_rows_come_twice(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the row is gone, the rows are there."""
     monkeypatch.setattr(Shelf, "has_lost", lambda self, sink, row: False)

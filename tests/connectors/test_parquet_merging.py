@@ -132,10 +132,12 @@ def readers_at_every_step(folder: Path) -> int:
     raise AssertionError("a commit never ends")
 
 
+@pytest.mark.proves("a death while files are merged, readers look at every step")
 def test_readers_see_all_of_a_commit_that_merges_or_nothing(tmp_path: Path, four: None) -> None:
     assert readers_at_every_step(tmp_path) >= 6
 
 
+@pytest.mark.proves("the exchange of two folders in one step")
 def test_without_the_exchange_they_see_rows_missing(
     tmp_path: Path, four: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def key_too_long(kit: PostgresUpsertKit) -> None:
 
 
 @upsert
+@pytest.mark.proves("a key too long for an index")
 def test_a_key_that_is_too_long_for_an_index(kit: PostgresUpsertKit) -> None:
     key_too_long(kit)
 

@@ -157,6 +157,7 @@ def late_previews(kit: Any) -> None:
 
 
 @sql
+@pytest.mark.proves("a preview of a checkpoint that is over")
 def test_previews_of_a_checkpoint_that_is_over_are_not_shown(kit: Any) -> None:
     late_previews(kit)
 

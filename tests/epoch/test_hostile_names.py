@@ -73,6 +73,7 @@ def spoil(world: World, change: Callable[[dict[str, Any], str], None], name: str
 
 
 @pytest.mark.parametrize("change", PLACES)
+@pytest.mark.proves("a manifest names a path outside the job's folder")
 def test_a_manifest_that_names_a_path_outside_is_refused(folder: Path, change: Any) -> None:
     world = run(folder)
     victim = folder / "victim"

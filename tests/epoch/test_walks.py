@@ -61,6 +61,11 @@ def seeds() -> Iterator[int]:
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.proves(
+    "two drivers that take turns in any order, with crashes, damage and lost commits",
+    "a letter replayed at any moment; its checkpoint lost afterwards",
+    "two drivers, and a source that gives nothing twice",
+)
 def test_exactly_once_whatever_happens() -> None:
     met: Counter[str] = Counter()
     refused = 0
@@ -212,6 +217,10 @@ def inbox_files_of_higher_fences(monkeypatch: pytest.MonkeyPatch) -> None:
         (Kind.ACKNOWLEDGING, inbox_files_removed_by_a_driver_that_lost_its_job),
         (Kind.ACKNOWLEDGING, inbox_files_of_higher_fences),
     ],
+)
+@pytest.mark.proves(
+    "letters published after the checkpoint, set aside and recognised",
+    "inbox files removed late, copied, and never those of a higher fence",
 )
 def test_without_a_rule_for_effects(monkeypatch: pytest.MonkeyPatch, kind: Kind, remove: Any) -> None:
     remove(monkeypatch)

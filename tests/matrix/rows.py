@@ -1,4 +1,9 @@
-"""Rows of docs/faults.md that are no points: what breaks otherwise, what is promised, and the test that holds it."""
+"""Rows of docs/faults.md that are no points: what breaks otherwise, what is promised, and the test that proves it.
+
+To add a row: write its line below, with `held` as FILE.TEST (a file below tests/matrix, or FOLDER/FILE below tests); give that test
+the marker `@pytest.mark.proves("...")` with the row's first column (of a control: its guard); run `make faults`. A test compares
+both ways: a row without its marker fails, and so does a marker without a row.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +82,15 @@ EXACTLY = [
             "test_histories.test_an_event_that_is_given_up_is_given_up_once"),
     Exactly("random operators, any point", "sinks and state agree", "SQLite + log", "-", "local",
             "test_histories.test_random_results_agree_wherever_the_job_breaks"),
+    Exactly("two drivers that take turns in any order, with crashes, damage and lost commits",
+            "every row once, or one letter that can be replayed", "in memory", "-", "local",
+            "epoch/test_walks.test_exactly_once_whatever_happens"),
+    Exactly("a letter replayed at any moment; its checkpoint lost afterwards", "one letter for each event that failed",
+            "in memory", "-", "local", "epoch/test_walks.test_exactly_once_whatever_happens"),
+    Exactly("rows refused, and taken before their checkpoint is completed", "the row, and no letter", "SQLite + log", "-",
+            "local", "epoch/test_rejected_rows.test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count"),
+    Exactly("a manifest names a path outside the job's folder", "the manifest cannot be used; nothing outside is touched",
+            "SQLite", "-", "local", "epoch/test_hostile_names.test_a_manifest_that_names_a_path_outside_is_refused"),
     Exactly("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
 ]  # fmt: skip
 AT_ONCE = [
@@ -109,6 +123,9 @@ AT_ONCE = [
     AtOnce("the disk is full from some moment on", "at most the open epoch, or counted",
            "nothing; the open epoch may come again", "SQLite + log", "local",
            "test_at_once.test_a_disk_that_is_full_from_some_moment_on"),
+    AtOnce("two drivers, and a source that gives nothing twice", "",
+           "under acknowledging nothing that was in the inbox", "in memory", "local",
+           "epoch/test_walks.test_exactly_once_whatever_happens"),
     AtOnce("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
 ]  # fmt: skip
 REFUSED = [
@@ -142,6 +159,11 @@ CONTROLS = [
     Control(_EO, "previews that are removed", "test_isolation.test_without_the_removal_previews_are_left"),
     Control(_EO, "rows that are staged, not written",
             "test_isolation.test_with_rows_that_are_written_at_once_readers_see_what_is_not_committed"),
+    Control(_EO, "letters published after the checkpoint, set aside and recognised",
+            "epoch/test_walks.test_without_a_rule_for_effects"),
+    Control("acknowledging", "inbox files removed late, copied, and never those of a higher fence",
+            "epoch/test_walks.test_without_a_rule_for_effects"),
+    Control(_EO, "a record of each offer", "epoch/test_rejected_rows.test_without_a_record_of_each_offer_the_checker_notices"),
     Control(_MOST, "the plan before compute", "test_at_once_controls.test_with_the_plan_after_compute_rows_come_twice"),
     Control(_MOST, "the planned offset, not the stored one",
             "test_at_once_controls.test_with_the_stored_offset_instead_of_the_planned_one_rows_come_twice"),

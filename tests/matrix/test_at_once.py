@@ -67,6 +67,7 @@ def test_a_failure_costs_something_somewhere(folder: Path, promise: str) -> None
 
 @every_promise
 @pytest.mark.parametrize("count", [1, RETAIN, RETAIN + 1])
+@pytest.mark.proves("fallback by 1 checkpoint, or to the oldest", "all manifests damaged")
 def test_without_the_newest_manifests_a_job_falls_back(folder: Path, count: int, promise: str) -> None:
     """At-most-once does not read again what was planned, also if the state has lost it; at-least-once reads it again."""
     world = world_of(folder, promise, ("journal", "log"))
@@ -89,6 +90,7 @@ def test_without_the_newest_manifests_a_job_falls_back(folder: Path, count: int,
         check_state_at_once(world, EVENTS, set())
 
 
+@pytest.mark.proves("the plan of an open epoch damaged")
 def test_without_the_plan_of_an_open_epoch_at_most_once_refuses(folder: Path) -> None:
     """What it planned may have been written: nobody knows what to leave out."""
     world = world_of(folder, "at-most-once")
@@ -117,6 +119,7 @@ class Growing(WatchedSource):
 
 
 @pytest.mark.parametrize("at", ["told plan *", "has written *", "told prepare *", "told complete *"])
+@pytest.mark.proves("a source that starts at the latest")
 def test_a_source_that_starts_at_the_latest_counts_what_it_skips(
     folder: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_source_that_starts_at_the_latest_counts_what_it_skips(
 
 @every_promise
 @pytest.mark.parametrize("sinks", [AT_ONCE["SQLite"], AT_ONCE["SQLite + log"]], ids=" + ".join)
+@pytest.mark.proves("a task run twice")
 def test_every_task_is_run_twice(folder: Path, sinks: tuple[str, ...], promise: str) -> None:
     world = world_of(folder, promise, sinks)
     world.host = Twice
@@ -162,6 +166,7 @@ LOST_AT = ["apply *", "about to write *", "rows written to *", "has written *", 
 
 @every_promise
 @pytest.mark.parametrize("at", [*LOST_AT, "before create claims/*", "after create claims/*"])
+@pytest.mark.proves("a task lost anywhere, and run again")
 def test_a_task_is_lost_and_run_again(folder: Path, at: str, promise: str) -> None:
     if "claims" in at and promise != "at-most-once":
         return
@@ -180,6 +185,7 @@ def test_a_task_is_lost_and_run_again(folder: Path, at: str, promise: str) -> No
 
 
 @every_promise
+@pytest.mark.proves("two drivers, the older one stands still at any durable effect, and wakes up")
 def test_a_driver_that_stands_still_anywhere_and_wakes_up_breaks_no_promise(folder: Path, promise: str) -> None:
     """At every durable effect of an epoch; the other driver goes to the end of the input meanwhile."""
     whole = world_of(folder / "whole", promise)
@@ -210,6 +216,7 @@ AFTERWARDS = ["", "told plan *", "has written *", "told prepare *", "told comple
 
 @pytest.mark.parametrize("on_error", ["fail", "drop", "dead-letter", None])
 @every_promise
+@pytest.mark.proves("an operator that raises")
 def test_an_event_that_nobody_can_do(folder: Path, promise: str, on_error: str | None) -> None:
     """It stops the job, or it is given up once, wherever the job breaks besides."""
     stops = on_error == "fail" or (on_error is None and promise == "at-least-once")
@@ -239,6 +246,7 @@ def test_an_event_that_nobody_can_do(folder: Path, promise: str, on_error: str |
 @pytest.mark.parametrize(
     "at", ["", "told plan *", "has written *", "told prepare *", "before create inbox/*", "told prune *"]
 )
+@pytest.mark.proves("an operator that raises sometimes")
 def test_an_event_that_fails_twice_comes_again(folder: Path, at: str) -> None:
     """Under acknowledging. Attempts survive a restart: it fails twice in all, and is done the third time."""
     world = world_of(folder, "acknowledging", ("journal", "log"))
@@ -254,6 +262,7 @@ def test_an_event_that_fails_twice_comes_again(folder: Path, at: str) -> None:
 
 @every_promise
 @pytest.mark.parametrize("number", range(11, 300, 41))
+@pytest.mark.proves("the disk is full from some moment on")
 def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int, promise: str) -> None:
     world = world_of(folder, promise, ("journal", "log"))
     life = world.live(EVENTS, Fault("before [!d]*", number, OSError), must=False)

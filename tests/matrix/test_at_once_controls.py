@@ -35,6 +35,7 @@ def crashing(folder: Path, promise: str, at: str, nth: int = 2) -> str:
     return failure(attempt)
 
 
+@pytest.mark.proves("the planned offset, not the stored one")
 def test_with_the_stored_offset_instead_of_the_planned_one_rows_come_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,6 +44,7 @@ def test_with_the_stored_offset_instead_of_the_planned_one_rows_come_twice(
     assert crashing(folder / "a", "at-most-once", "has written *").startswith("AT-MOST-ONCE journal: twice")
 
 
+@pytest.mark.proves("the plan before compute")
 def test_with_the_plan_after_compute_rows_come_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows then, after a crash, what may have been written."""
     planned: list[Any] = []
@@ -59,6 +61,7 @@ def test_with_the_plan_after_compute_rows_come_twice(folder: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("host", [Twice, Retrying])
+@pytest.mark.proves("claims")
 def test_without_claims_a_task_that_is_run_again_writes_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, host: type[Twice]
 ) -> None:
@@ -74,6 +77,7 @@ def test_without_claims_a_task_that_is_run_again_writes_again(
 
 
 @pytest.mark.parametrize("promise", ["at-most-once", "at-least-once"])
+@pytest.mark.proves("a look at the fence behind a plan")
 def test_without_a_look_at_the_fence_behind_a_plan_a_driver_that_wakes_up_writes_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, promise: str
 ) -> None:
@@ -87,6 +91,7 @@ def test_without_a_look_at_the_fence_behind_a_plan_a_driver_that_wakes_up_writes
 
 
 @pytest.mark.parametrize("promise", ["at-least-once", "acknowledging"])
+@pytest.mark.proves("outputs before offsets")
 def test_with_offsets_that_are_stored_before_the_outputs_rows_are_missing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, promise: str
 ) -> None:
@@ -117,6 +122,7 @@ def failing_once(folder: Path, fault: Fault | None = None) -> str:
     return failure(attempt)
 
 
+@pytest.mark.proves("the events that failed")
 def test_without_the_events_that_failed_some_are_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failing_once(folder / "guarded") == ""
     settle = Acknowledger.settle
@@ -124,6 +130,7 @@ def test_without_the_events_that_failed_some_are_missing(folder: Path, monkeypat
     assert failing_once(folder / "a").startswith("AT-LEAST-ONCE journal: [7] is missing")
 
 
+@pytest.mark.proves("the stored ones, after a restart")
 def test_without_the_stored_ones_a_restart_forgets_what_failed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crash = Fault("told prune 2", dead=True)
     assert failing_once(folder / "guarded", crash) == ""

@@ -53,6 +53,7 @@ def catching_up(folder: Path, size: int = SLICE) -> str:
     return failure(attempt)
 
 
+@pytest.mark.proves("the ledger")
 def test_without_the_ledger_rows_come_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cell(name: str, at: str, sinks: str) -> str:
         return failure(lambda: crash_and_go_on(World(folder / name, SINKS[sinks]), Fault(at, dead=True)))
@@ -67,6 +68,7 @@ def test_without_the_ledger_rows_come_twice(folder: Path, monkeypatch: pytest.Mo
     assert cell("c", "told plan *", "SQLite").startswith("LEDGER"), "no sink had it yet"
 
 
+@pytest.mark.proves("one ledger for all fences")
 def test_with_a_ledger_by_fence_rows_come_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each driver has a row of its own then, and what the one before it committed is not in it."""
     assert crashing(folder / "guarded", "told commit *", "SQLite") == ""
@@ -94,6 +96,7 @@ def test_with_a_ledger_by_fence_rows_come_twice(folder: Path, monkeypatch: pytes
     assert crashing(folder / "a", "told commit *", "SQLite").startswith("ECHO journal: too many")
 
 
+@pytest.mark.proves("the fence")
 def test_without_fences_a_driver_that_wakes_up_does_harm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = commit_rule.judge
     unfenced = lambda row, entry: real(row, msgspec.structs.replace(entry, fence=row.fence))  # noqa: E731
@@ -109,6 +112,7 @@ def test_without_fences_a_driver_that_wakes_up_does_harm(folder: Path, monkeypat
     assert failure(attempt).startswith(("LEDGER", "LEFT OVER"))
 
 
+@pytest.mark.proves("rows and ledger in one transaction")
 def test_with_rows_and_ledger_in_two_transactions_rows_come_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +131,7 @@ def test_with_rows_and_ledger_in_two_transactions_rows_come_twice(
     assert crashing(folder / "a", "rows written to journal", "SQLite").startswith("ECHO journal: too many")
 
 
+@pytest.mark.proves("what a sink lacks is offered again")
 def test_a_sink_behind_that_is_not_offered_what_it_lacks_has_gaps(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +147,7 @@ def test_a_sink_behind_that_is_not_offered_what_it_lacks_has_gaps(
     assert failure(lambda: attempt("a")).startswith("ECHO log: too many Counter(), missing")
 
 
+@pytest.mark.proves("plans that do not reach across a sink")
 def test_with_plans_that_reach_across_a_sink_the_job_is_stuck(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert catching_up(folder / "guarded", SLICE - 1) == ""
     monkeypatch.setattr(Route, "leg", lambda self, at: None)
@@ -158,6 +164,7 @@ def test_with_the_newest_checkpoint_only_a_lost_manifest_is_the_end(
     assert catching_up(folder).startswith("SW-CHECKPOINT-NONE")
 
 
+@pytest.mark.proves("prepared manifests")
 def test_random_results_diverge_where_a_prepared_manifest_is_ignored(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

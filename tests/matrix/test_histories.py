@@ -131,6 +131,7 @@ def test_without_the_plans_that_hold_the_ticks_nothing_is_guessed(folder: Path) 
 
 
 @pytest.mark.parametrize("number", range(7, 500, 29))
+@pytest.mark.proves("the disk is full from some moment on")
 def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int) -> None:
     """Whatever is to be written then; and once there is room again the job goes on."""
     world = World(folder, SINKS["SQLite + log"])
@@ -144,6 +145,7 @@ POISONED = [*EVENTS[:20], Payment("card-1", -1), *EVENTS[20:]]
 
 
 @every_sink
+@pytest.mark.proves("an operator that raises")
 def test_an_event_on_which_the_operator_raises_stops_the_job_before_its_epoch(
     folder: Path, sinks: tuple[str, ...]
 ) -> None:
@@ -159,6 +161,7 @@ def test_an_event_on_which_the_operator_raises_stops_the_job_before_its_epoch(
 
 @pytest.mark.parametrize("on_error", ["drop", "dead-letter"])
 @pytest.mark.parametrize("point", POINTS[::2], ids=lambda point: point.name)
+@pytest.mark.proves("an operator that raises")
 def test_an_event_that_is_given_up_is_given_up_once(folder: Path, point: Point, on_error: str) -> None:
     world = World(folder, SINKS["SQLite + log"])
     world.on_error = on_error
@@ -211,6 +214,7 @@ OPERATORS["otherwise"] = lambda world: Otherwise()
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+@pytest.mark.proves("random operators, any point")
 def test_random_results_agree_wherever_the_job_breaks(folder: Path, point: Point) -> None:
     world = World(folder, SINKS["SQLite + log"], "draws")
     assert crash_and_go_on(world, list(point.faults())[-1], check_agreement, epochs=5) is point.outcome

@@ -42,6 +42,7 @@ def looking(world: World) -> Callable[[str], None]:
 
 @pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
 @pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
+@pytest.mark.proves("readers look at every step")
 def test_readers_look_at_every_step(folder: Path, sinks: tuple[str, ...], isolation: str) -> None:
     """While it runs, and while a start rolls forward what was prepared, or computes again what was not."""
     if isolation == "read-uncommitted" and sinks not in PREVIEWED.values():
@@ -63,6 +64,7 @@ PREVIEW_POINTS = [
 
 
 @pytest.mark.parametrize(("point", "sinks"), cells(PREVIEWED, PREVIEW_POINTS))
+@pytest.mark.proves("a preview half written")
 def test_of_an_epoch_that_came_to_nothing_nothing_is_shown(folder: Path, point: Point, sinks: tuple[str, ...]) -> None:
     """Exactly-once as ever; and when a start is ready, before the first source is read, no preview is left."""
     world = dirty_world(folder, sinks)
@@ -107,12 +109,14 @@ def broken_off(folder: Path) -> str:
     return failure(attempt)
 
 
+@pytest.mark.proves("previews that are removed")
 def test_without_the_removal_previews_are_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken_off(folder / "guarded") == ""
     monkeypatch.setattr(SqlSink, "_remove_previews", lambda *_: None)
     assert broken_off(folder / "a").startswith("READ UNCOMMITTED journal")
 
 
+@pytest.mark.proves("rows that are staged, not written")
 def test_with_rows_that_are_written_at_once_readers_see_what_is_not_committed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,11 @@ EVERY = {"exactly-once": ("exactly-once", None), **PROMISES}
 @pytest.mark.parametrize("promise", EVERY)
 @pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
 @pytest.mark.parametrize("sink", TARGETS)
+@pytest.mark.proves(
+    "exactly-once with a function as sink",
+    "`read-uncommitted` with the log, Parquet, Redis or a function",
+    "`read-uncommitted` without exactly-once",
+)
 def test_every_sink_under_every_promise(folder: Path, sink: str, isolation: str, promise: str) -> None:
     """A job is made, or refused; nothing in between."""
     world = World(folder, (sink,), "echo", *EVERY[promise], isolation)
@@ -50,6 +55,7 @@ class Lumping(Operator[Payment, Seen]):
 
 
 @pytest.mark.parametrize("promise", EVERY)
+@pytest.mark.proves("exactly-once, or at-least-once by checkpoint, with a source that cannot replay")
 def test_a_source_that_cannot_give_the_same_events_again(tmp_path: Path, promise: str) -> None:
     semantics, tracking = EVERY[promise]
     job = Job("refused", semantics=semantics, tracking=tracking)  # type: ignore[arg-type]
@@ -61,6 +67,7 @@ def test_a_source_that_cannot_give_the_same_events_again(tmp_path: Path, promise
         job.graph()
 
 
+@pytest.mark.proves("acknowledging with `apply_batch`")
 def test_a_batch_of_which_nobody_knows_which_event_became_which(tmp_path: Path) -> None:
     job = Job("refused", semantics="at-least-once", tracking="acknowledge")
     source = job.source(ListSource(EVENTS, Payment), id="payments")

@@ -40,6 +40,7 @@ def happened(world: World) -> bool:
 @pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
 @pytest.mark.parametrize("sinks", [SINKS["PostgreSQL"], SINKS["PostgreSQL, upsert"]], ids=" + ".join)
+@pytest.mark.proves("database restarted in mid commit")
 def test_a_database_is_restarted_in_the_middle_of_a_commit(
     folder: Path, sinks: tuple[str, ...], kill: bool, isolation: str
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_database_that_is_restarted_between_two_commits_is_not_even_noticed(fo
 
 
 @pytest.mark.parametrize("sinks", [SINKS["PostgreSQL"], SINKS["PostgreSQL, upsert"]], ids=" + ".join)
+@pytest.mark.proves("database's answer to COMMIT lost")
 def test_the_answer_to_a_commit_is_lost(folder: Path, sinks: tuple[str, ...]) -> None:
     """The ledger row tells: nothing is written twice, and the job goes on."""
     world = World(folder, sinks)
@@ -93,6 +95,7 @@ def test_without_a_look_at_the_ledger_a_lost_answer_stops_the_job(
 
 @pytest.mark.parametrize("promise", PROMISES)
 @pytest.mark.parametrize("sink", ["items", "cards", "hashes"])
+@pytest.mark.proves("server killed in mid write")
 def test_a_server_is_killed_in_the_middle_of_a_write_at_once(folder: Path, sink: str, promise: str) -> None:
     world = world_of(folder, promise, (sink,))
     name = "redis_server" if sink == "hashes" else "postgres"
@@ -111,6 +114,7 @@ def test_a_server_is_killed_in_the_middle_of_a_write_at_once(folder: Path, sink:
         check_at_least_once(world, ECHOES, set(range(4 * SLICE)))
 
 
+@pytest.mark.proves("Redis killed between two keys of a commit")
 def test_a_redis_is_killed_between_two_keys_of_a_commit(folder: Path) -> None:
     world = World(folder, SINKS["Redis"])
     once(world, "rows written to hashes", lambda: targets.server("redis_server").restart(kill=True))

@@ -25,6 +25,7 @@ def test_a_driver_that_wakes_up_after_another_has_taken_over_does_no_harm(folder
 
 
 @pytest.mark.parametrize("sinks", ["SQLite + log", "Parquet", "PostgreSQL, upsert", "Redis"])
+@pytest.mark.proves("two drivers, the older one stands still at any durable effect, and wakes up")
 def test_a_driver_may_stand_still_anywhere(folder: Path, sinks: str) -> None:
     """At every durable effect of an epoch, those of its sinks included."""
     whole = World(folder / "whole", SINKS[sinks])
@@ -42,6 +43,7 @@ def test_a_driver_may_stand_still_anywhere(folder: Path, sinks: str) -> None:
 
 
 @pytest.mark.parametrize("at", [None, "apply *", "after create state/*", "before write outputs/*"])
+@pytest.mark.proves("a task lost, or run twice")
 def test_a_task_that_is_run_twice_counts_once(folder: Path, at: str | None) -> None:
     world = World(folder, SINKS["SQLite + log"])
     world.host = Retrying if at else Twice
