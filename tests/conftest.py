@@ -23,10 +23,6 @@ hypothesis.settings.load_profile("streamwork")
 # A test's Spark lives for seconds or minutes: what the better of Java's two compilers costs never pays.
 os.environ.setdefault(OPTIONS, "-XX:TieredStopAtLevel=1")
 
-# How long an example takes says more about what else the machine does than about the code.
-hypothesis.settings.register_profile("streamwork", deadline=None)
-hypothesis.settings.load_profile("streamwork")
-
 HERE = Path(__file__).parent
 MODULES = [HERE, HERE.parent / "examples"]
 
