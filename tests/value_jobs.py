@@ -134,6 +134,8 @@ class Types:
                 collector.emit(event(given.n, given.value))
 
         class Polled(Source[event]):  # type: ignore[valid-type]
+            bounded = True
+
             def __init__(self, values: list[Any]) -> None:
                 self.values = values
                 self.at = 0

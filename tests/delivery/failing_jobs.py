@@ -139,3 +139,9 @@ class Fountain(Source[Item]):
     def get_events(self, collector: Any) -> None:
         for _ in range(min(10, len(self.left))):
             collector.emit(self.left.pop(0))
+
+
+class Finite(Fountain):
+    """A run that catches up asks it until it is silent."""
+
+    bounded = True

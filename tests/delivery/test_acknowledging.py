@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crashes import Crash, CrashAt
-from delivery.failing_jobs import Calls, Erratic, Fountain, Held, Item, Result, Sometimes, Spreading, Twice
+from delivery.failing_jobs import Calls, Erratic, Finite, Fountain, Held, Item, Result, Sometimes, Spreading, Twice
 from inbox_files import too_many
 from sample import run_job
 from streamwork import Job, ListSource, SqliteSink, WrongUse, shuffle
@@ -260,7 +260,7 @@ def test_what_a_source_without_offsets_gave_is_not_lost(tmp_path: Path, steps: i
 
     def live(watcher: CrashAt) -> None:
         made = Job("items", semantics="at-least-once", tracking="acknowledge", retry_after=0, checkpoint_every=0)
-        made.source(Fountain(), id="items").map(lambda item: Result(item.name), to=Result).sink(
+        made.source(Finite(), id="items").map(lambda item: Result(item.name), to=Result).sink(
             SqliteSink(tmp_path / "out.db", "out"), id="out"
         )
         run_job(made, tmp_path / "root", watcher=watcher)
@@ -301,7 +301,7 @@ def test_a_source_without_offsets_and_an_event_that_is_never_acknowledged(tmp_pa
     made = Job(
         "items", semantics="at-least-once", tracking="acknowledge", ack_timeout="50ms", retry_after=0, max_attempts=2
     )
-    made.source(Fountain(), id="items").apply(Held(), id="work").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    made.source(Finite(), id="items").apply(Held(), id="work").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
     run_job(made, tmp_path / "root", checkpoint_every=0)
     assert letters_in(tmp_path / "root" / "items") == {"B"}
     assert Counter(written(tmp_path / "out.db")) == {"B": 2}

@@ -118,6 +118,7 @@ def deadly(payment):
 
 
 class Polled(Source[Payment]):
+    bounded = True
     max_events = 10
 
     def __init__(self):
