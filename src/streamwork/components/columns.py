@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamwork.components.batches import halving, joined, within
 from streamwork.components.schema import (
     FieldType,
     Misfit,
@@ -27,14 +28,27 @@ from streamwork.errors import JobFailed
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def to_batch(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> pa.RecordBatch:
-    """A checked Arrow batch of events or records; `where` names the component in errors."""
+def to_batches(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> list[pa.RecordBatch]:
+    """Events or records as checked Arrow batches, in order; as few as the limit allows, one if there are none.
+
+    `where` names the component in errors.
+    """
     check_types(kind, structs, where)
     schema = arrow_schema(kind)
+
+    def build(some: Sequence[Any]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([build_column(kind, name, some) for name in schema.names], schema=schema)
+
     try:
-        return pa.RecordBatch.from_arrays([build_column(kind, name, structs) for name in schema.names], schema=schema)
+        return [piece for batch in halving(build, structs) for piece in within(batch)]
     except Misfit as misfit:
         raise misfit_error(misfit, kind, structs, where) from None
+
+
+def to_batch(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> pa.RecordBatch:
+    """A few events or records as one checked Arrow batch; raises ValueError where one cannot hold them."""
+    (batch,) = to_batches(kind, structs, where)
+    return batch
 
 
 def check_types(kind: type[msgspec.Struct] | None, structs: Sequence[Any], where: str) -> None:
@@ -114,22 +128,21 @@ def as_events(given: list[Any] | Columns) -> list[Any]:
     return given.events if isinstance(given, Columns) else given
 
 
-def as_columns(kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns], where: str) -> Columns:
-    """Several lists and columns of one type, as one piece, in order; what is made of events is checked."""
+def as_columns(kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns], where: str) -> list[Columns]:
+    """Several lists and columns of one type, in order, in as few pieces as the limit allows; events are checked."""
     batches: list[pa.RecordBatch] = []
     waiting: list[Any] = []
     for some in given:
         if isinstance(some, Columns):
             if waiting:
-                batches.append(to_batch(kind, waiting, where))
+                batches += to_batches(kind, waiting, where)
                 waiting = []
             batches.append(some.batch)
         else:
             waiting += some
     if waiting:
-        batches.append(to_batch(kind, waiting, where))
-    one = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-    return Columns(kind, one)
+        batches += to_batches(kind, waiting, where)
+    return [Columns(kind, batch) for batch in joined(batches)]
 
 
 def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str) -> Columns:

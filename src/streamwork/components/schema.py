@@ -29,6 +29,8 @@ SUPPORTED = (
     "list[T], dict[str, T], Optional[T] and nested events"
 )
 MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
+MOST_ITEMS = 2**31 - 1
+LESS = "less than 2 GiB of text and 2,147,483,648 items of lists"
 INT_RANGE = (-(2**63), 2**63 - 1)
 EXACT = 2**53  # integers up to here are floats, too
 FIRST_TIME, LAST_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -78,6 +80,10 @@ class Misfit(ValueError):
         return f"expected {self.expected}, got {type(self.value).__name__} {show(self.value, limit=80)}"
 
 
+class Oversized(Misfit):
+    """More than one Arrow array can hold, which may still be held by several (`components.batches`)."""
+
+
 class FieldType:
     """One type of field. `build` makes a checked Arrow array, `restore` makes Python values of what Arrow gives back."""
 
@@ -91,7 +97,7 @@ class FieldType:
     def build(self, values: Values) -> pa.Array:
         self.check(values)
         try:
-            return pa.array(values, self.arrow)
+            return array_of(values, self.arrow)
         except MISFITS:
             for value in values:
                 self._build_one(value)
@@ -122,7 +128,7 @@ class FieldType:
 
     def _build_one(self, value: object) -> None:
         try:
-            pa.array([value], self.arrow)
+            array_of([value], self.arrow)
         except MISFITS:
             raise Misfit(value, self.name) from None
 
@@ -318,6 +324,17 @@ def relaxed(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def array_of(values: Values, arrow: pa.DataType) -> pa.Array:
+    """One array. Raises Oversized where Arrow would make several of it, or refuses its size."""
+    try:
+        array = pa.array(values, arrow)
+    except pa.ArrowCapacityError:
+        raise Oversized(values, LESS) from None
+    if isinstance(array, pa.ChunkedArray):
+        raise Oversized(values, LESS)
+    return array
+
+
 def _maybe_null(field: FieldType, column: Values) -> pa.Array:
     built = field.build([v for v in column if v is not None])
     places = iter(range(len(built)))
@@ -327,6 +344,8 @@ def _maybe_null(field: FieldType, column: Values) -> pa.Array:
 def _offsets(values: Values) -> pa.Array:
     """Offsets of a list array; a null offset marks a null list."""
     ends = list(accumulate((0 if v is None else len(v) for v in values), initial=0))
+    if ends[-1] > MOST_ITEMS:
+        raise Oversized(values, LESS)
     return pa.array([*(None if v is None else end for v, end in zip(values, ends, strict=False)), ends[-1]], pa.int32())
 
 
@@ -441,4 +460,4 @@ def build_column(kind: type[msgspec.Struct], name: str, structs: Iterable[Any]) 
     try:
         return fields_of(kind)[name].build(list(map(attrgetter(name), structs)))
     except Misfit as misfit:
-        raise Misfit(misfit.value, misfit.expected, name) from None
+        raise type(misfit)(misfit.value, misfit.expected, name) from None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 from streamwork.components import Event, OffsetSource, Slice, Start
-from streamwork.components.columns import to_batch
+from streamwork.components.columns import to_batches
 from streamwork.errors import WrongUse
 
 E = TypeVar("E", bound=Event)
@@ -31,7 +31,7 @@ class ListSource(OffsetSource[E], Generic[E]):
         self.start = start
         self._events = list(events)
         self._marks: dict[int, str] = {}
-        to_batch(self.event, self._events, "ListSource")  # checks every value as it enters
+        to_batches(self.event, self._events, "ListSource")  # checks every value as it enters
 
     def partitions(self) -> list[str]:
         return ["0"]

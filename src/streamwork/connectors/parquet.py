@@ -124,15 +124,25 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
     def _read_group(
         self, parquet: pq.ParquetFile, file: Path, group: int, at: int, start: int, end: int
     ) -> Iterator[Slice]:
-        names = list(fields_of(self.event))
+        first = at
+        names, rows = list(fields_of(self.event)), PIECE
         try:
-            for batch in parquet.iter_batches(PIECE, row_groups=[group], columns=names, use_threads=False):
-                low, high = max(start - at, 0), min(end - at, batch.num_rows)
-                if low < high:
-                    yield self._events(batch.slice(low, high - low), file, at + low)
-                at += batch.num_rows
-                if at >= end:
+            while True:
+                try:
+                    for batch in parquet.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
+                        low, high = max(start - at, 0), min(end - at, batch.num_rows)
+                        if low < high:
+                            yield self._events(batch.slice(low, high - low), file, at + low)
+                            start = at + high
+                        at += batch.num_rows
+                        if at >= end:
+                            return
                     return
+                except (pa.ArrowNotImplementedError, pa.ArrowCapacityError):
+                    if rows == 1:
+                        raise
+                    # So many rows of a nested column exceed Arrow's limits. Fewer may not; what was given is passed over.
+                    rows, at = max(1, rows // 8), first
         except (OSError, pa.ArrowException) as error:
             raise _damaged(file, error) from None
 

@@ -29,9 +29,9 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from streamwork.components.parquet_file import from_bytes, to_bytes
 from streamwork.delivery.acknowledger import Waiting
 from streamwork.delivery.letters import Letter
-from streamwork.delivery.parquet import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import EPOCH_DIGITS, Disk, inside, number_of

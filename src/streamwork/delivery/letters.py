@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamwork.delivery.parquet import from_bytes, to_bytes
+from streamwork.components.parquet_file import from_bytes, to_bytes
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import Disk, inside

@@ -48,13 +48,17 @@ class BatchStep(Step):
         if not self._count:
             return {}
         first = self._waiting[0]
-        columns = self.blame.columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting)
+        pieces = self.blame.columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting)
         self._waiting, self._count = [], 0
         return self._do(columns)
 
     def _do(self, columns: Columns) -> Outputs:
         out = _Out(self)
-        collector = BatchCollector(out.emit, out.emit_batch)
+        for columns in pieces:
+            self._apply_to(columns, BatchCollector(out.emit, out.emit_batch))
+        return out.outputs()
+
+    def _apply_to(self, columns: Columns, collector: BatchCollector) -> None:
         try:
             if self._apply(columns, collector) is not None:
                 raise TypeError(RETURNED)
@@ -68,7 +72,6 @@ class BatchStep(Step):
             raise applying_failed(self, _Batch(columns), error, is_one=False) from error
         self.processed += len(columns)
         self.delivered += len(columns)  # of a batch nobody can tell which of its events gave what
-        return out.outputs()
 
     def _is_to_be_tried_again(self, columns: Columns, error: BaseException) -> bool:
         return (
@@ -149,7 +152,8 @@ class _Out:
             return given[0]
         kind = self._node.emits(channel)
         assert kind is not None
-        return as_columns(kind, given, self._node.id)
+        pieces = as_columns(kind, given, self._node.id)
+        return pieces[0] if len(pieces) == 1 else [event for piece in pieces for event in piece.events]
 
 
 class _Batch:

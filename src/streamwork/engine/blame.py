@@ -56,8 +56,8 @@ class Blame(NamedTuple):
             for event in events:
                 check_fits(type(event), [event], self.where)
 
-    def columns(self, kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns]) -> Columns:
-        """As one piece (`as_columns`)."""
+    def columns(self, kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns]) -> list[Columns]:
+        """In as few pieces as the limit allows (`as_columns`)."""
         with self.taken():
             return as_columns(kind, given, self.where)
 

@@ -56,11 +56,13 @@ class Outlet(Channel):
     def _parcels(self, items: Sequence[Data | Watermark]) -> Iterator[Parcel]:
         if not items:
             return
-        told, content = self._wire.pack(items)
-        if len(content) > MOST_BYTES and (halves := _halves(items)) is not None:
+        packed = self._wire.pack(items)
+        if (packed is None or len(packed[1]) > MOST_BYTES) and (halves := _halves(items)) is not None:
             for half in halves:
                 yield from self._parcels(half)
             return
+        assert packed is not None, "one event is one batch"
+        told, content = packed
         yield Parcel(self._head(Kind.EVENTS, items[0].epoch, **told), content)
 
     def _head(self, kind: Kind, epoch: int, **told: tuple[tuple[int, int], ...]) -> Head:

@@ -74,8 +74,8 @@ class Wire:
         self._tracked = layout.graph.promise.acknowledges
         self._marked = [self._tracked or layout.rotates(layout.chain_of(to)) for _, to in self._ways]
 
-    def pack(self, items: Sequence[Data | Watermark]) -> tuple[dict[str, Any], Any]:
-        """Script and batches for the head, and the content."""
+    def pack(self, items: Sequence[Data | Watermark]) -> tuple[dict[str, Any], Any] | None:
+        """Script and batches for the head, and the content; None where one batch cannot hold the events of a way."""
         script: list[tuple[int, int]] = []
         events: dict[int, list[Any]] = {}
         for item in items:
@@ -88,7 +88,10 @@ class Wire:
                 script[-1] = (way, script[-1][1] + len(item.events))
             else:
                 script.append((way, len(item.events)))
-        written = {way: self._batch(way, given).serialize() for way, given in events.items()}
+        pieces = {way: self._blames[way].columns(self._kinds[way], given) for way, given in events.items()}
+        if any(len(mine) > 1 for mine in pieces.values()):
+            return None
+        written = {way: mine[0].batch.serialize() for way, mine in pieces.items()}
         marks = {way: _packed(given) for way, given in events.items() if self._marked[way]}
         parts = [*written.values(), *marks.values()]
         content = parts[0] if len(parts) == 1 else b"".join(map(memoryview, parts))
@@ -124,10 +127,6 @@ class Wire:
             given, at = events[way], used[way]
             used[way] = at + value
             yield Data(head.epoch, *self._ways[way], given if isinstance(given, Columns) else given[at : at + value])
-
-    def _batch(self, way: int, given: list[Any]) -> pa.RecordBatch:
-        """One batch of what may be lists and columns, in order."""
-        return self._blames[way].columns(self._kinds[way], given).batch
 
 
 def _packed(given: list[Any]) -> bytes:

@@ -63,7 +63,10 @@ class WriteStep(Step):
             waiting, count, self._waiting, self._count = self._waiting, self._count, [], 0
             assert self.node.takes is not None
             roots = [root for events in waiting for root in _roots(events)] if self.following is not None else []
-            self._write(self.blame.columns(self.node.takes, waiting).batch, roots)
+            start = 0
+            for piece in self.blame.columns(self.node.takes, waiting):
+                self._write(piece.batch, roots[start : start + len(piece)])
+                start += len(piece)
             self.processed += count
         return {}
 

@@ -61,18 +61,19 @@ class Staging:
         """Many small batches cost more than a few large ones, to write and to read."""
         if not self._waiting:
             return
-        batch = self._blame.columns(self._event, self._waiting).batch
+        pieces = self._blame.columns(self._event, self._waiting)
         self._waiting, self._count = [], 0
         if self._file is None:
             target = self._folder / self._path
             self._disk.make_folder(target.parent)
             self._file = _HashedFile(self._disk.open_append(target))
             self._writer = pa.ipc.new_stream(self._file, arrow_schema(self._event))
-        self._writer.write_batch(batch)
-        if self._preview is not None:
-            self._preview(batch)
-            self._shown = self._clock()
-        self._rows += batch.num_rows
+        for piece in pieces:
+            self._writer.write_batch(piece.batch)
+            if self._preview is not None:
+                self._preview(piece.batch)
+            self._rows += len(piece)
+        self._shown = self._clock()
 
     def finish(self) -> FileRef | None:
         """Make the outputs durable."""

@@ -19,10 +19,12 @@ import pyarrow as pa
 
 from streamwork.engine import Head, Kind, Parcel
 from streamwork.engine.wiring import Place
+from streamwork.errors import JobFailed
 from streamwork.job import Layout
 
 ROW_SCHEMA = "__instance int, __order long, head binary, content binary"
 BATCH_BYTES = 1_000_000  # small parcels share a batch
+MOST_BYTES = 2**31 - 1  # that a binary column of Arrow's, and a row of Spark's, can hold
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Head).decode
@@ -43,6 +45,9 @@ class Rows:
         waiting: list[Parcel] = []
         size = 0
         for parcel in parcels:
+            if waiting and size + len(parcel.content) > MOST_BYTES:
+                yield self._batch(waiting)
+                waiting, size = [], 0
             waiting.append(parcel)
             size += len(parcel.content)
             if size >= BATCH_BYTES:
@@ -88,6 +93,12 @@ def _order(head: Head) -> int:
 
 def _binary(contents: list[pa.Buffer | bytes]) -> pa.Array:
     """A column of large values; a single one is not copied."""
+    if (size := sum(map(len, contents))) > MOST_BYTES:
+        raise JobFailed(
+            "SW-EVENT-SIZE",
+            f"one event takes {size:,} bytes, which is more than Spark's rows can hold ({MOST_BYTES:,})",
+            "keep large content in files and send their paths, or run the job with --mode local",
+        )
     offsets = np.cumsum([0, *map(len, contents)], dtype=np.int32)
     data = pa.py_buffer(contents[0]) if len(contents) == 1 else pa.py_buffer(b"".join(map(memoryview, contents)))
     return pa.Array.from_buffers(pa.binary(), len(contents), [None, pa.py_buffer(offsets), data])

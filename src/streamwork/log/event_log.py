@@ -18,7 +18,7 @@ from streamwork.errors import Refused, StreamworkError, WrongUse
 from streamwork.log.cursor import Cursor, Where
 from streamwork.log.decisions import FOLDER, SCHEMA, Ranges
 from streamwork.log.frame import FrameEncoder
-from streamwork.log.incoming import in_pieces, to_record_batch
+from streamwork.log.incoming import in_pieces, to_record_batches
 from streamwork.log.lock import FileLocks, Locks
 from streamwork.log.modes import Fsync, Isolation, check_name, choose
 from streamwork.log.partition import Partition
@@ -163,12 +163,12 @@ class EventLog(LogReader[E]):
             return self._append(events, "")
 
     def _append(self, events: Any, transaction: str) -> Ranges:
-        batch = to_record_batch(self._class_of(events), self.schema, events, f"log {self.path}")
+        batches = to_record_batches(self._class_of(events), self.schema, events, f"log {self.path}")
         if not self._is_known:
             self._schemas.add(self.event)
             self._is_known = True
         offsets: Ranges = {}
-        for number, part in self._partitioner.split(batch) if batch.num_rows else ():
+        for number, part in (part for batch in batches if batch.num_rows for part in self._partitioner.split(batch)):
             writer = self._writers[number]
             self._open(writer, settle=not transaction)
             for piece in in_pieces(part):

@@ -1,4 +1,4 @@
-"""What people append, as one checked record batch."""
+"""What people append, as checked record batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import to_batch
+from streamwork.components.columns import to_batches
 from streamwork.components.schema import Misfit, check_columns
 from streamwork.errors import JobFailed
 from streamwork.wording import plural
@@ -16,13 +16,11 @@ from streamwork.wording import plural
 _PIECE_BYTES = 16 << 20  # the most that one frame holds; larger batches become several
 
 
-def to_record_batch(event: type[Event], schema: pa.Schema, events: Any, where: str) -> pa.RecordBatch:
+def to_record_batches(event: type[Event], schema: pa.Schema, events: Any, where: str) -> list[pa.RecordBatch]:
     """One event, a sequence of events, or a record batch, which must have the log's columns."""
     if isinstance(events, pa.RecordBatch):
-        return _in_range(event, _checked(schema, events, where), where)
-    if isinstance(events, Event):
-        return to_batch(event, [events], where)
-    return to_batch(event, list(events), where)
+        return [_in_range(event, _checked(schema, events, where), where)]
+    return to_batches(event, [events] if isinstance(events, Event) else list(events), where)
 
 
 def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamwork.components import parquet_file
 from streamwork.errors import Refused
 from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size_of
 from streamwork.state.layer import Layer
@@ -182,8 +183,7 @@ class StateFiles:
 
     def read(self, ref: FileRef) -> pa.Table:
         """One state file, checked against its hash."""
-        # Without Arrow's thread pools: a process that ends right after using them may abort at its exit.
-        return pq.ParquetFile(pa.BufferReader(self.check(ref)), pre_buffer=False).read(use_threads=False)
+        return parquet_file.from_bytes(self.check(ref))
 
     def schema(self, ref: FileRef) -> pa.Schema:
         return pq.read_schema(pa.BufferReader(self.check(ref)))
@@ -201,10 +201,8 @@ class StateFiles:
 
     def write(self, path: str, table: pa.Table, key: Sequence[str] = ()) -> FileRef:
         """A whole file, durably, under a name that was never used before. No two rows have the same values of `key`."""
-        buffer = pa.BufferOutputStream()
         others = [name for name in table.column_names if name not in key]  # where values repeat, a dictionary may help
-        pq.write_table(table, buffer, compression="zstd", use_dictionary=others)
-        data = buffer.getvalue().to_pybytes()
+        data = parquet_file.to_bytes(table, others)
         target = self._folder / path
         self._disk.make_folder(target.parent)
         self._disk.create(target, data)

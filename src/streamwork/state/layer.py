@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streamwork.components.batches import compacted
+
 SPILL_BYTES = 8_000_000
 """Layers from this size on live in a file."""
 
@@ -74,15 +76,16 @@ def _plain(column: Any) -> np.ndarray[Any, Any]:
 
 
 def _resting(rows: pa.Table) -> pa.Table:
-    """The same rows in one piece; large ones in a file that is gone when nobody maps it any more."""
-    rows = rows.combine_chunks()
+    """The same rows in few pieces; large ones in a file that is gone when nobody maps it any more."""
+    rows = compacted(rows)
     if rows.nbytes < SPILL_BYTES:
         return rows
     with tempfile.NamedTemporaryFile(prefix="streamwork-state-", suffix=".arrow", delete=False) as file:
         path = Path(file.name)
     try:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
-            writer.write_table(rows)
+            for batch in rows.to_batches():
+                writer.write_batch(batch)
         with pa.memory_map(str(path)) as mapped:
             return pa.ipc.open_file(mapped).read_all()
     finally:

@@ -7,7 +7,7 @@ DuckDB, Polars, pandas and Spark read it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamwork.components import Event, Key, Record, Timer, TimerClock
+from streamwork.components.batches import halving, take
 from streamwork.components.columns import culprit, misfit_error, to_structs
-from streamwork.components.schema import Misfit, arrow_schema, build_column, fields_of, show
+from streamwork.components.schema import Misfit, Oversized, array_of, arrow_schema, build_column, fields_of, show
+from streamwork.errors import JobFailed
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layer import Layer, hashed
 from streamwork.state.slots import Slots
@@ -33,6 +35,10 @@ OWN_FIELDS = (
 
 PIECE = 8_192
 """So many records are made into columns at a time: each is looked at several times, while it is still in the processor's cache."""
+
+
+SLOTS_PIECE = 1 << 20
+"""So many slots are made into columns at a time."""
 
 
 class RowFormat:
@@ -57,50 +63,61 @@ class RowFormat:
         """What changed, or everything, as rows; a record whose value does not fit its column is refused, naming it."""
         if isinstance(state, InstanceState):
             assert state.record is not None
-            return self._table([None], self._columns([state.record]), pa.nulls(1, pa.int32()), epoch, None, {})
+            try:
+                return self._table([None], self._columns([state.record]), pa.nulls(1, pa.int32()), epoch, None, {})
+            except Misfit as misfit:
+                raise self._error(misfit, [state.record]) from None
         assert self._key is not None
         if state.slots is not None:
             return self._encode_slots(state, state.slots, epoch, everything)
         keys = list(state.records) if everything else state.changed_keys()
-        if len(keys) <= PIECE:
-            return self._encode_records(state, keys, epoch)
-        pieces = (keys[start : start + PIECE] for start in range(0, len(keys), PIECE))
-        return pa.concat_tables([self._encode_records(state, piece, epoch) for piece in pieces])
+        return _in_pieces(lambda piece: self._encode_records(state, piece, epoch), keys)
 
-    def _encode_records(self, state: KeyedState, keys: list[Any], epoch: int) -> pa.Table:
+    def _encode_records(self, state: KeyedState, keys: Sequence[Any], epoch: int) -> pa.Table:
         kept: list[Any] = list(map(state.records.get, keys))
         gone = None
         if type(None) in set(map(type, kept)):
             gone, empty = [record is None for record in kept], self.record()
             kept = [empty if record is None else record for record in kept]
-        return self._table(keys, self._columns(kept, keys), None, epoch, gone, state.timers)
+        try:
+            return self._table(keys, self._columns(kept), None, epoch, gone, state.timers)
+        except Misfit as misfit:
+            if isinstance(misfit, Oversized) and len(keys) > 1:
+                raise
+            raise self._error(misfit, kept, keys) from None
 
     def _encode_slots(self, state: KeyedState, slots: Slots, epoch: int, everything: bool) -> pa.Table:
         assert self._key is not None
         if everything:
             state.place(list(state.records))
         chosen = np.arange(len(slots)) if everything else np.flatnonzero(slots.changed[: len(slots)])
-        keys = slots.keys(chosen)
+
+        def encode(some: Any) -> pa.Table:
+            columns = [slots.column(name, some) for name in self.record.__struct_fields__]
+            return self._table(slots.keys(some), columns, None, epoch, None, state.timers)
+
         try:
-            columns = [slots.column(name, chosen) for name in self.record.__struct_fields__]
+            return _in_pieces(encode, chosen, SLOTS_PIECE)
         except Misfit as misfit:
             raise misfit_error(misfit, self.record, [], self.component) from None
-        return self._table(keys, columns, None, epoch, None, state.timers)
 
-    def _columns(self, records: list[Any], keys: list[Any] | None = None) -> list[pa.Array]:
-        try:
-            return [build_column(self.record, name, records) for name in self.record.__struct_fields__]
-        except Misfit as misfit:
-            error = misfit_error(misfit, self.record, records, self.component)
-            place = culprit(misfit, self.record, records)
-            if keys is not None and place is not None:
-                error.cause += f" with key {show(keys[place])}"
-            raise error from None
+    def _columns(self, records: list[Any]) -> list[pa.Array]:
+        return [build_column(self.record, name, records) for name in self.record.__struct_fields__]
 
-    def _key_column(self, place: int, keys: list[Any]) -> pa.Array:
+    def _error(self, misfit: Misfit, records: list[Any], keys: Sequence[Any] | None = None) -> JobFailed:
+        error = misfit_error(misfit, self.record, records, self.component)
+        place = culprit(misfit, self.record, records)
+        if keys is not None and place is not None:
+            error.cause += f" with key {show(keys[place])}"
+        return error
+
+    def _key_column(self, place: int, keys: Sequence[Any]) -> pa.Array:
+        """Raises Oversized; a key that does not fit is refused."""
         assert self._key is not None
         try:
             return self._key_types[place].build(self._key.column(place, keys))
+        except Oversized:
+            raise
         except Misfit as misfit:
             named = Misfit(misfit.value, misfit.expected, f"key {self._key.fields[place]}")
             raise misfit_error(named, self.record, [], self.component) from None
@@ -137,7 +154,10 @@ class RowFormat:
                 state.set_timer(key, Timer(timer["at"].astimezone(UTC), TimerClock(timer["clock"])))
 
     def hashes(self, keys: list[Any]) -> np.ndarray[Any, Any]:
-        return hashed([self._key_column(place, keys) for place in range(len(self._key_types))])
+        places = range(len(self._key_types))
+        return np.concatenate(
+            list(halving(lambda some: hashed([self._key_column(place, some) for place in places]), keys))
+        )
 
     def find(
         self, layer: Layer, keys: list[Any], hashes: np.ndarray[Any, Any]
@@ -146,9 +166,10 @@ class RowFormat:
         places, rows = layer.find(hashes)
         if not len(rows):
             return
-        table = layer.rows.select(self._thawed).take(pa.array(rows))
+        order = np.argsort(rows, kind="stable")
+        table = take(layer.rows.select(self._thawed), rows[order])
         gone = table.column("__deleted").to_pylist()
-        found = zip(places.tolist(), self.keys(table), self._records(table), gone, strict=True)
+        found = zip(places[order].tolist(), self.keys(table), self._records(table), gone, strict=True)
         for place, key, record, deleted in found:
             if key == keys[place]:
                 yield place, keys[place], None if deleted else record
@@ -167,14 +188,11 @@ class RowFormat:
         return list(self._key.fields) if self._key else []
 
     def _records(self, table: pa.Table) -> list[Any]:
-        columns = [table.column(name).combine_chunks() for name in self.record.__struct_fields__]
-        if not columns:
-            return [self.record() for _ in range(table.num_rows)]
-        return to_structs(self.record, pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.record)))
+        return [record for batch in table.to_batches() for record in to_structs(self.record, batch)]
 
     def _table(
         self,
-        keys: list[Any],
+        keys: Sequence[Any],
         columns: list[pa.Array],
         groups: pa.Array | None,
         epoch: int,
@@ -184,7 +202,7 @@ class RowFormat:
         """Without `groups`, those of the keys; without `gone`, none is."""
         count = len(keys)
         if timers:
-            waiting = pa.array([_stored(timers.get(key, ())) for key in keys], TIMERS)
+            waiting = array_of([_stored(timers.get(key, ())) for key in keys], TIMERS)
         else:
             waiting = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), NO_TIMERS, type=TIMERS)
         key_columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
@@ -198,6 +216,13 @@ class RowFormat:
             waiting,
         ]
         return pa.Table.from_arrays([*key_columns, *columns, *own], schema=self.schema)
+
+
+def _in_pieces(encode: Callable[[Any], pa.Table], given: Any, piece: int = PIECE) -> pa.Table:
+    """The rows of all that is given, encoded piece by piece: of a few, and within the limits of Arrow's arrays."""
+    starts = range(0, max(len(given), 1), piece)
+    tables = [table for start in starts for table in halving(encode, given[start : start + piece])]
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def has_gone(table: pa.Table) -> bool:

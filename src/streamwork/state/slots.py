@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Record
-from streamwork.components.columns import to_batch, to_structs
+from streamwork.components.batches import halving
+from streamwork.components.columns import to_batches, to_structs
 from streamwork.components.keyed_columns import column_type, to_arrow, to_numpy
 from streamwork.components.schema import Misfit, arrow_schema, fields_of
 
@@ -60,8 +61,12 @@ class Slots:
 
     def put_rows(self, slots: Array, rows: pa.Table) -> None:
         """Rows that have (at least) the columns of the record."""
-        for name, field in fields_of(self.record).items():
-            self.columns[name][slots] = to_numpy(field, rows.column(name).combine_chunks())
+        start = 0
+        for batch in rows.to_batches():
+            mine = slots[start : start + batch.num_rows]
+            for name, field in fields_of(self.record).items():
+                self.columns[name][mine] = to_numpy(field, batch.column(name))
+            start += batch.num_rows
 
     def keys(self, slots: Array) -> list[Any]:
         return list(map(self._keys.__getitem__, slots.tolist()))
@@ -71,16 +76,19 @@ class Slots:
         try:
             return to_arrow(fields_of(self.record)[name], self.columns[name][slots])
         except Misfit as misfit:
-            raise Misfit(misfit.value, misfit.expected, name) from None
+            raise type(misfit)(misfit.value, misfit.expected, name) from None
 
     def records(self) -> list[Any]:
         """One for each key, in the order of slots."""
-        slots = np.arange(len(self))
         schema = arrow_schema(self.record)
         if not schema.names:
-            return [self.record() for _ in slots]
-        columns = [self.column(name, slots) for name in schema.names]
-        return to_structs(self.record, pa.RecordBatch.from_arrays(columns, schema=schema))
+            return [self.record() for _ in range(len(self))]
+
+        def some(slots: Array) -> list[Any]:
+            columns = [self.column(name, slots) for name in schema.names]
+            return to_structs(self.record, pa.RecordBatch.from_arrays(columns, schema=schema))
+
+        return [record for records in halving(some, np.arange(len(self))) for record in records]
 
     def bytes_each(self) -> int:
         """About how much memory a key takes, by the size of a few."""
@@ -92,8 +100,11 @@ class Slots:
         return 120 + 8 * len(self.columns) + values // len(sample)
 
     def _columns_of(self, records: Sequence[Record]) -> dict[str, Array]:
-        batch = to_batch(self.record, records, self.record.__name__)
-        return {name: to_numpy(field, batch.column(name)) for name, field in fields_of(self.record).items()}
+        batches = to_batches(self.record, records, self.record.__name__)
+        return {
+            name: np.concatenate([to_numpy(field, batch.column(name)) for batch in batches])
+            for name, field in fields_of(self.record).items()
+        }
 
     def _make_room(self, size: int) -> None:
         if size <= len(self.changed):

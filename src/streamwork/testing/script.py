@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from streamwork.components import OffsetSource, Slice
-from streamwork.components.columns import to_batch
+from streamwork.components.columns import to_batches
 from streamwork.engine import InstanceLost
 from streamwork.testing.markers import Advance, Crash, Lose, Marker, Pause, SetClock
 
@@ -38,7 +38,7 @@ class Script(OffsetSource[Any]):
             else:
                 self._events[partition].append(item)
         for events in self._events:
-            to_batch(event, events, "input")  # checks every value as it enters
+            to_batches(event, events, "input")  # checks every value as it enters
 
     def __deepcopy__(self, memo: Any) -> Script:
         return self  # markers are carried out once, whoever reads
