@@ -11,11 +11,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from large_jobs import Indexing, Page, Passing, Refusing, pages
+from large_jobs import Indexing, Page, Passing, Refusing, Site, pages
 from sample import run_job
 from state import test_large_state as large_state
 from streamwork import EventLog, Job, JobFailed, ListSource, LogSink, LogSource, Parquet, ParquetSink, SqliteSink
-from streamwork.components import batches, columns, parquet_file
+from streamwork.components import Key, batches, columns, parquet_file
 from streamwork.connectors import pieces
 from streamwork.engine import outlet
 from streamwork.engine.channel import CheckpointEvent, Data
@@ -25,6 +25,7 @@ from streamwork.hosts import spark_rows
 from streamwork.job import Input, Layout
 from streamwork.state import StateFiles, compaction, files, keyed, layer
 from streamwork.state import merge as merging
+from streamwork.state.rows import RowFormat
 from streamwork.world import RealDisk
 
 EVENTS = pages(600)
@@ -165,9 +166,9 @@ def test_state_in_files_can_be_read_back_and_compacted(tmp_path: Path) -> None:
     store = Store(RealDisk(), tmp_path / "root", "large")
     manifest = store.manifest(max(store.completed()))
     state = StateFiles(RealDisk(), store.folder)
-    found = {}
+    found, rows = {}, RowFormat("sites", Page, Key(("site",)), Site, 256)
     for chain in manifest.components["sites"].values():
-        ref = compaction.compact(state, chain, ["site"], "1-test")
+        ref = compaction.compact(state, chain, rows, "1-test")
         found |= {row["site"]: (row["pages"], row["last"]) for row in state.read(ref).to_pylist()}
     counts: dict[str, int] = {}
     expected = {}

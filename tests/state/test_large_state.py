@@ -82,7 +82,7 @@ class Life:
             assert len(self.state) == len(self.plain)
             if self.rng.random() < 0.3 and compaction.deltas_since(self.chain):
                 stem = f"1-{self.epoch}"
-                snapshot = compaction.compact(self.files, self.chain, self.rows.key_names, stem)
+                snapshot = compaction.compact(self.files, self.chain, self.rows, stem)
                 self.chain = compaction.with_snapshot(self.chain, snapshot)
             self._restart()
             if self.rng.random() < 0.5:  # it brings everything in: some epochs begin without

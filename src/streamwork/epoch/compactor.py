@@ -39,7 +39,7 @@ class Compactor:
     ) -> None:
         """`new_stem` gives names that were never used before: fence and attempt."""
         keyed = [node for node in graph.stateful if node.key is not None]
-        self._keys = {node.id: row_format(graph, node, groups).key_names for node in keyed}
+        self._rows = {node.id: row_format(graph, node, groups) for node in keyed}
         self._files = files
         self._background = background
         self._new_stem = new_stem
@@ -56,7 +56,7 @@ class Compactor:
             (component, instance): chain
             for component, instances in manifest.components.items()
             for instance, chain in instances.items()
-            if component in self._keys and compaction.deltas_since(chain)
+            if component in self._rows and compaction.deltas_since(chain)
         }
         if not any(compaction.is_due(chain, manifest.epoch) for chain in chains.values()):
             return
@@ -68,8 +68,8 @@ class Compactor:
         made: Snapshots = {}
         try:
             for (component, instance), chain in chains.items():
-                key = self._keys[component]
-                made[component, instance] = compaction.compact(self._files, chain, key, self._new_stem())
+                rows = self._rows[component]
+                made[component, instance] = compaction.compact(self._files, chain, rows, self._new_stem())
         except (Refused, OSError):
             return {}
         return made

@@ -55,12 +55,12 @@ from streamwork.epoch.compute import Compute
 from streamwork.epoch.doubt import Doubts, InDoubt
 from streamwork.epoch.doubt import lines as doubt_lines
 from streamwork.epoch.effects import Effects
-from streamwork.epoch.fences import Fences
+from streamwork.epoch.fences import Drop, Fences
 from streamwork.epoch.history import NoHistory, Recorder
 from streamwork.epoch.lag import InputEnds
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
 from streamwork.epoch.planner import Planner
-from streamwork.epoch.recovery import Chains, Recovery
+from streamwork.epoch.recovery import NOTHING, Chains, Recovery, not_held
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import ranges, timed_partitions
@@ -68,6 +68,7 @@ from streamwork.epoch.steps import Listener, Step
 from streamwork.epoch.stopwatch import Stopwatch
 from streamwork.epoch.store import Store
 from streamwork.epoch.undone import Undone
+from streamwork.epoch.views import Views
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Layout, Settings
 from streamwork.state import StateFiles
@@ -116,6 +117,7 @@ class Driver:
         change_semantics: bool = False,
         refill: Collection[str] = (),
         stopping: Callable[[], bool] = lambda: False,
+        drop: Drop = NOTHING,
     ) -> None:
         """`depth` is how many epochs may be under way at a time; `background` is where snapshots are made. With `overlap` an
         epoch is computed while the sinks commit the one before it; None: where the host can. `refill` names sinks that are
@@ -135,12 +137,16 @@ class Driver:
         self._stopping = stopping
         self._take_over = take_over
         self._sinks = Sinks(graph, store)
-        self._recovery = Recovery(graph, store, self.fences, self._sinks, accept_divergence, change_semantics, refill)
+        self._recovery = Recovery(
+            graph, store, self.fences, self._sinks, accept_divergence, change_semantics, refill, drop
+        )
+        self._drop = drop
         self._effects = Effects(store)
         steady = SteadyClock(clock)
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._undone = Undone(graph, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000))
         files = StateFiles(store.disk, store.folder)
+        self._views = Views(graph, store, self.fences)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
         recorder = history or NoHistory()
         self._watch = Stopwatch(clock, recorder)
@@ -167,6 +173,8 @@ class Driver:
         started = self._store.newest_number() > 0 or self.fences.has_started()
         if identity is not None and started:
             self._recovery.look(identity)  # 1
+        elif self._drop.components:
+            raise not_held(self._drop.components, ())
         self.fences.wait(self._settings.lease, self._take_over)  # 2
         self._sinks.look("" if identity is None else identity.uid)
         if identity is not None and started:
@@ -201,6 +209,7 @@ class Driver:
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._undone.prune(self._line[-1])
         self._tell(Step.PRUNE, self.at.epoch)
+        self._views.begin(self.fence, self._groups)
         if found.rolled_forward:
             self._watch.rolled_forward(self.at, self._sinks.refused(self.at.epoch))
         else:
@@ -537,6 +546,7 @@ class Driver:
             needed = _offsets(node.id, self._line[-1].positions)
             read = _offsets(node.id, self.at.positions)
             node.component.keep(ReadProgress(self._uid, self._store.folder.name, node.id, needed, read))
+        self._views.look(self.fence)
 
     def close(self) -> None:
         """Let go of everything; the job can be started again by anyone."""

@@ -3,6 +3,8 @@
     fences/F.json        which process took fence F, and when
     fences/F.alive       a counter that its holder rewrites as long as it lives; at the end it says so
     fences/F.start.json  the manifest that its holder started from: those of lower fences beyond that epoch count for nothing
+    fences/F.dropped.json  the components whose state in manifests of lower fences does not count (--drop-state); written before
+                         F.start.json, and without it it counts for nothing
 
 A newcomer first makes sure that nobody is at work (`wait`), then takes the next number (`claim`). The wait is a courtesy, so
 that two people do not push each other out; what keeps results right is the number, which every sink knows too.
@@ -26,6 +28,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -35,7 +38,7 @@ from streamwork.job.semantics import EXACTLY_ONCE, Promise
 from streamwork.world import Clock, Disk, Processes, ProcessId, number_of
 
 POLL_SECONDS = 0.1
-FENCE, ALIVE, START = ".json", ".alive", ".start.json"
+FENCE, ALIVE, START, DROPPED = ".json", ".alive", ".start.json", ".dropped.json"
 NOBODY = ProcessId("unknown", 0, 0.0)
 """Stands for the process of a fence whose file cannot be read. It is on no host, so nobody takes it for gone."""
 
@@ -59,6 +62,25 @@ class Start(msgspec.Struct, frozen=True):
     tracking: str = ""
     seal: str = ""
     sinks: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # that have a ledger row from here on; left out if none
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """The components whose state a start has dropped; it counts together with that start."""
+
+    fence: int
+    components: tuple[str, ...]
+    request: str
+    seal: str = ""
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """A person asks for the state of these components to be dropped. `request` is random: a restart does not drop again."""
+
+    components: tuple[str, ...] = ()
+    request: str = ""
+
+
+S = TypeVar("S", Start, Dropped)
 
 
 class Phase(Enum):
@@ -239,6 +261,29 @@ class Fences:
         start = Start(self.mine.fence, epoch, sha256, promise.semantics.value, tracking, sinks=registered)
         self._disk.create(self._path(self.mine.fence, START), to_bytes(start))
 
+    def write_dropped(self, drop: Drop) -> None:
+        """Before `write_start`: the state of these components in manifests of lower fences counts for nothing from then on."""
+        assert self.mine is not None, "claim comes first"
+        dropped = Dropped(self.mine.fence, drop.components, drop.request)
+        self._disk.create(self._path(self.mine.fence, DROPPED), to_bytes(dropped))
+
+    def has_dropped(self, drop: Drop) -> bool:
+        """True if a start has done what this request asks for."""
+        return any(dropped.request == drop.request for dropped in self._dropped())
+
+    def dropped_after(self, fence: int) -> frozenset[str]:
+        """The components whose state was dropped by starts of higher fences than that. What cannot be read is refused."""
+        return frozenset(name for dropped in self._dropped() if dropped.fence > fence for name in dropped.components)
+
+    def dropped_by(self) -> dict[str, int]:
+        """Component -> the last fence whose start has dropped its state."""
+        return {name: dropped.fence for dropped in self._dropped() for name in dropped.components}
+
+    def _dropped(self) -> list[Dropped]:
+        """Those that count: a start that was cut short has dropped nothing."""
+        numbers = sorted(self._numbers(DROPPED) & self._numbers(START))
+        return [self._read_sealed(number, DROPPED, Dropped) for number in numbers]
+
     def has_started(self) -> bool:
         """True if some driver has ever got as far as to be ready."""
         return bool(self._numbers(START))
@@ -258,28 +303,31 @@ class Fences:
         """Fence -> what it started from. One that cannot be read is refused: guessing could bring dead manifests back."""
         found = {}
         for number in sorted(self._numbers(START)):
-            path = self._path(number, START)
-            data = self._disk.read(path)
-            try:
-                start = msgspec.json.decode(data, type=Start)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise _damaged(path, f"cannot be read ({error})") from None
-            if not whole(start, data):
-                raise _damaged(path, "was changed: its content does not fit its seal")
-            if start.fence != number:
-                raise _damaged(path, f"is that of fence {start.fence}")
-            found[number] = start
+            found[number] = self._read_sealed(number, START, Start)
         return found
 
     def forget(self, below: int) -> None:
-        """Remove the files of fences below a number, except those of the newest."""
-        newest = self.highest()
+        """Remove the files of fences below a number, except those of the newest and those that dropped state."""
+        keep = {self.highest(), *self._numbers(DROPPED)}  # a request to drop state is never done twice
         for suffix in (ALIVE, START, FENCE):
             for number in self._numbers(suffix):
-                if number < below and number != newest:
+                if number < below and number not in keep:
                     self._disk.remove(self._path(number, suffix))
 
     # ---- files ----------------------------------------------------------------------------------------------------
+
+    def _read_sealed(self, number: int, suffix: str, kind: type[S]) -> S:
+        path = self._path(number, suffix)
+        data = self._disk.read(path)
+        try:
+            value = msgspec.json.decode(data, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _damaged(path, f"cannot be read ({error})") from None
+        if not whole(value, data):
+            raise _damaged(path, "was changed: its content does not fit its seal")
+        if value.fence != number:
+            raise _damaged(path, f"is that of fence {value.fence}")
+        return value
 
     def _read_fence(self, number: int) -> Fence:
         try:

@@ -31,7 +31,7 @@ from streamwork.epoch.catch_up import Route, route
 from streamwork.epoch.choice import Choice, Shelf, choose, none_good
 from streamwork.epoch.commit import lost
 from streamwork.epoch.effects import Effects
-from streamwork.epoch.fences import Fences
+from streamwork.epoch.fences import Drop, Fences
 from streamwork.epoch.identities import check_sources
 from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.position import CLOCK, furthest, same, shown
@@ -44,8 +44,9 @@ from streamwork.errors import Refused
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Promise
 from streamwork.state import FileRef, StateFiles
-from streamwork.state.files import misfitting_schema
+from streamwork.state.files import check_schema
 
+NOTHING = Drop()
 Chains = dict[str, dict[str, tuple[FileRef, ...]]]
 
 
@@ -73,8 +74,11 @@ class Recovery:
         accept_divergence: bool,
         change_semantics: bool = False,
         refill: Collection[str] = (),
+        drop: Drop = NOTHING,
     ) -> None:
+        """`drop` names components whose state is not to be used any more."""
         self._graph = graph
+        self._drop = drop
         self._store = store
         self._fences = fences
         self._sinks = sinks
@@ -82,7 +86,7 @@ class Recovery:
         self._change_semantics = change_semantics
         self._refill = refill
         self._effects = Effects(store)
-        self._verifier = Verifier(store)
+        self._verifier = Verifier(store, self._dropped)
         self._outdated: dict[
             str, Position
         ] = {}  # sinks whose rows date from before the job stopped committing, and where they are
@@ -93,6 +97,11 @@ class Recovery:
         found = next((m for m in shelf.newest_first if not shelf.problem(m)), None)
         if found is None:
             raise none_good([*shelf.unreadable, *((m.epoch, shelf.problem(m)) for m in shelf.newest_first)])
+        held = set(found.components) - self._fences.dropped_after(found.fence)
+        if self._drop.components and self._fences.has_dropped(self._drop):
+            self._drop = NOTHING
+        if unknown := sorted(set(self._drop.components) - held):
+            raise not_held(unknown, held)
         check_fit(self._store, self._graph, found, self._chains(found), identity.groups)
         check_sources(self._graph, self._store.sources())
         before = self._fences.promise()
@@ -109,7 +118,7 @@ class Recovery:
     def read(self, identity: Identity, fence: int) -> Choice:
         """5. What to build on."""
         self._store.settle()
-        self._verifier = Verifier(self._store)  # look again: much may have happened while we waited
+        self._verifier = Verifier(self._store, self._dropped)  # look again: much may have happened while we waited
         self._known = self._shelf(identity)
         before = self._fences.promise() or self._graph.promise
         # Where the last driver did not commit, no ledger says anything of what it did.
@@ -147,6 +156,8 @@ class Recovery:
         self._effects.settle_refused(
             self._sinks.ledgers(choice.at.uid), self._ends(), max(self._fences.starts(), default=0)
         )
+        if self._drop.components:
+            self._fences.write_dropped(self._drop)
         self._fences.write_start(choice.at.epoch, choice.at.sha256, self._graph.promise, self._sinks.registered)
         tell(Step.READY, choice.at)
         way = route(choice.at, [position for _, position in choice.ahead], self._plans()) if choice.ahead else Route()
@@ -210,12 +221,17 @@ class Recovery:
         return {
             name: {number: tuple(self._verifier.sound_chain(chain) or ()) for number, chain in instances.items()}
             for name, instances in manifest.components.items()
+            if name not in self._dropped(manifest)
         }
 
     def _ends(self) -> dict[int, Position]:
         """Epoch -> where it ends, as far as its manifest or its plan can be read."""
         planned = {plan.epoch: plan.end for plan in self._plans()}
         return {**planned, **{one.epoch: one.manifest.positions for one in self._stored if one.manifest is not None}}
+
+    def _dropped(self, manifest: Manifest) -> frozenset[str]:
+        """Components whose state in a manifest does not count: a later start has dropped it, or this one does."""
+        return self._fences.dropped_after(manifest.fence) | set(self._drop.components)
 
     def _plans(self) -> list[Plan]:
         """The plans that can be read."""
@@ -263,6 +279,9 @@ class Recovery:
             "computed again, and not written again"
             for name, position in choice.ahead
         ]
+        for name in sorted(set(self._drop.components) & choice.at.components.keys()):
+            goes_on = "; it begins with empty state" if name in {n.id for n in self._graph.stateful} else ""
+            lines.append(f"the state of {name} in checkpoint {choice.at.epoch} is dropped{goes_on}")
         lines += [f"fell back to checkpoint {choice.at.epoch}, where sink {name} is, too" for name in choice.rebases]
         return tuple(lines)
 
@@ -272,6 +291,16 @@ def _changed(before: Promise, now: Promise) -> Refused:
         "SW-SEMANTICS-CHANGED",
         f"this job ran {before} until now, and is to run {now}: what its targets hold was written under the old promise",
         f"if that is meant, start once with --change-semantics; else run it with {before.options}",
+    )
+
+
+def not_held(unknown: Sequence[str], held: Collection[str]) -> Refused:
+    """`--drop-state` names something that has no state."""
+    have = f"there is state of {', '.join(sorted(held))}" if held else "there is no state yet"
+    return Refused(
+        "SW-STATE-UNKNOWN",
+        f"--drop-state {unknown[0]}: the newest checkpoint holds no state of {unknown[0]!r}; {have}",
+        "leave --drop-state out if it was dropped before; else correct the id",
     )
 
 
@@ -300,8 +329,8 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, chains: Chains, gr
             raise Refused(
                 "SW-STATE-ORPHAN",
                 f"checkpoint {manifest.epoch} holds state of {component!r}, which the job does not have any more",
-                f"give the component that goes on with it the id {component!r}, or run the new job in another --root, with "
-                "new targets",
+                f"give the component that goes on with it the id {component!r}; or, if its state is not needed any more, start "
+                f"once with --drop-state {component}",
             )
         wanted = {str(number) for number in range(graph[component].parallelism)}
         if instances.keys() != wanted:
@@ -309,12 +338,12 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, chains: Chains, gr
                 "SW-STATE-PARALLELISM",
                 f"the state of {component!r} is spread over instances {', '.join(instances)}, but its parallelism is now "
                 f"{len(wanted)}",
-                f"run it with parallelism={len(instances)}" + _how(graph[component]),
+                f"run it with parallelism={len(instances)}"
+                + _how(graph[component])
+                + f"; or begin with empty state: start once with --drop-state {component}",
             )
         for ref in (chain[-1] for chain in instances.values() if chain):
-            found = files.schema(ref)
-            if not found.equals(formats[component].schema):
-                raise misfitting_schema(formats[component], ref, found)
+            check_schema(formats[component], ref, files.schema(ref))
 
 
 def _how(node: Node) -> str:

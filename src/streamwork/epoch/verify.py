@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from streamwork.delivery import DeadLetters
@@ -24,8 +24,10 @@ class Problem:
 class Verifier:
     """Looks at each file at most once, since manifests share most of their files."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, dropped: Callable[[Manifest], Collection[str]] = lambda manifest: ()) -> None:
+        """`dropped` tells the components whose state in a manifest is not needed."""
         self._store = store
+        self._dropped = dropped
         self._files = StateFiles(store.disk, store.folder)
         self._letters = DeadLetters(store.disk, store.folder)
         self._known: dict[str, str] = {}  # path -> what is wrong with it; empty where nothing is
@@ -38,8 +40,9 @@ class Verifier:
 
     def state_problem(self, manifest: Manifest) -> str:
         """Why a manifest cannot be built on: its state, events that wait, or letters that are not published; empty if it can."""
-        for instances in manifest.components.values():
-            for chain in instances.values():
+        dropped = self._dropped(manifest)
+        for chains in (chains for name, chains in manifest.components.items() if name not in dropped):
+            for chain in chains.values():
                 if self.sound_chain(chain) is None:
                     return next(what for what in map(self._state, chain) if what)
         unpublished = [

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, LedgerRow
 from streamwork.components.columns import to_structs
+from streamwork.components.defaults import Conform
 from streamwork.components.schema import arrow_schema
 from streamwork.errors import WrongUse
 from streamwork.log.consumers import Consumers
@@ -21,7 +22,6 @@ from streamwork.log.decisions import Outcome
 from streamwork.log.event_type import event_type
 from streamwork.log.modes import Isolation, choose
 from streamwork.log.partition import Chunk, Partition
-from streamwork.log.schemas import Conform
 from streamwork.log.settings import Settings
 from streamwork.log.views import Views
 from streamwork.world import Clock, Disk, RealClock, RealDisk

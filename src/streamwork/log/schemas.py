@@ -18,13 +18,12 @@ import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event
+from streamwork.components.defaults import Defaults, default_of
 from streamwork.components.schema import Misfit, arrow_schema, fields_of
 from streamwork.errors import Refused
 from streamwork.log.settings import Settings
@@ -33,9 +32,6 @@ from streamwork.world import Disk
 FOLDER = "schemas"
 _NAME = re.compile(r"([1-9][0-9]{0,5})\.json", re.ASCII)
 _DAMAGED = "restore the file from a backup; it never changes once it is made"
-
-Defaults = Mapping[str, pa.Array]
-"""Of fields that were added later: an array of one value."""
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -145,47 +141,6 @@ class Schemas:
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
         raise Refused("SW-LOG-DAMAGED", f"{path} is damaged, or was edited by hand", _DAMAGED)
-
-
-class Conform:
-    """Brings batches of any schema of a log to one schema, by the names of the columns."""
-
-    def __init__(self, schema: pa.Schema, defaults: Defaults) -> None:
-        self._schema = schema
-        self._defaults = defaults
-
-    @classmethod
-    def to(cls, event: type[Event]) -> Conform:
-        """The schema and the defaults of a class."""
-        fields, schema = fields_of(event), arrow_schema(event)
-        defaults = {}
-        for name in schema.names:
-            if (default := default_of(event, name)) is not msgspec.NODEFAULT:
-                try:
-                    defaults[name] = fields[name].build([default])
-                except Misfit:  # only an error where it is needed: `Schemas.check` refuses it there
-                    continue
-        return cls(schema, defaults)
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if batch.schema.equals(self._schema):
-            return batch
-        columns = [
-            batch.column(name) if name in batch.schema.names else self._filled(name, batch.num_rows)
-            for name in self._schema.names
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _filled(self, name: str, rows: int) -> pa.Array:
-        return self._defaults[name].take(pa.array(np.zeros(rows, np.int64)))
-
-
-def default_of(event: type[Event], name: str) -> Any:
-    """The value of a field that is not given, or msgspec.NODEFAULT."""
-    field = next(one for one in msgspec.structs.fields(event) if one.name == name)
-    if field.default_factory is not msgspec.NODEFAULT:
-        return field.default_factory()
-    return field.default
 
 
 def _differences(event: type[Event], first: pa.Schema, whole: pa.Schema) -> list[str]:

@@ -6,10 +6,9 @@ last one hold as many rows as it does: each row is then written about twice, how
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from streamwork.state.files import SNAPSHOT, Chain, FileRef, StateFiles, trimmed, ways
+from streamwork.state.files import SNAPSHOT, Chain, FileRef, StateFiles, conformed, trimmed, ways
 from streamwork.state.merge import merge
+from streamwork.state.rows import RowFormat
 
 LONGEST_CHAIN = 20
 """So many deltas are not worth a snapshot yet."""
@@ -34,10 +33,10 @@ def is_due(chain: Chain, epoch: int) -> bool:
     return worth or epoch - deltas[0].epoch >= OLDEST_DELTA
 
 
-def compact(files: StateFiles, chain: Chain, key: Sequence[str], stem: str) -> FileRef:
+def compact(files: StateFiles, chain: Chain, rows: RowFormat, stem: str) -> FileRef:
     """Write the snapshot of a chain, as of its last delta. Refuses a damaged file."""
-    tables = [files.read(ref) for ref in next(ways(chain))]
-    last = chain[-1]
+    tables = [conformed(rows, ref, files.read(ref)) for ref in next(ways(chain))]
+    last, key = chain[-1], rows.key_names
     return files.write(last.path.rpartition("/")[0] + f"/{last.epoch:012d}-{stem}{SNAPSHOT}", merge(tables, key), key)
 
 

@@ -98,12 +98,11 @@ class StateFiles:
         trouble: Refused | None = None
         for way in ways(chain):
             try:
-                tables = [self.read(ref) for ref in way]
+                found = [(ref, self.read(ref)) for ref in way]
             except Refused as damaged:
                 trouble = trouble or damaged
                 continue
-            for ref, table in zip(way, tables, strict=True):
-                self._check_fit(rows, ref, table)
+            tables = [conformed(rows, ref, table) for ref, table in found]
             if isinstance(state, KeyedState) and sum(table.num_rows for table in tables) > EAGER_ROWS:
                 self._rest(rows, tables, state)
             else:
@@ -116,8 +115,7 @@ class StateFiles:
     def catch_up(self, rows: RowFormat, deltas: Chain, state: State) -> None:
         """Bring further deltas into a `state` that stands right before them."""
         for ref in deltas:
-            table = self.read(ref)
-            self._check_fit(rows, ref, table)
+            table = conformed(rows, ref, self.read(ref))
             if isinstance(state, KeyedState) and has_gone(table):
                 state.use_records()  # keys have no way out of slots
             if isinstance(state, KeyedState) and state.layers:
@@ -176,11 +174,6 @@ class StateFiles:
             state.rest(Layer(table, rows.key_names), table.num_rows, rows)
         state.cool(most)
 
-    @staticmethod
-    def _check_fit(rows: RowFormat, ref: FileRef, table: pa.Table) -> None:
-        if not table.schema.equals(rows.schema):
-            raise misfitting_schema(rows, ref, table.schema)
-
     def read(self, ref: FileRef) -> pa.Table:
         """One state file, checked against its hash."""
         return parquet_file.from_bytes(self.check(ref))
@@ -221,19 +214,21 @@ def _merger(rows: RowFormat) -> Merge:
     return lambda tables, is_lowest: merge(tables, rows.key_names, keep_deleted=not is_lowest)
 
 
-def misfitting_schema(rows: RowFormat, ref: FileRef, found: pa.Schema) -> Refused:
-    has = {field.name: field.type for field in found}
-    wants = {field.name: field.type for field in rows.schema}
-    gone = [f"{name} ({kind}) is no longer there" for name, kind in has.items() if name not in wants]
-    new = [f"{name} ({kind}) is new" for name, kind in wants.items() if name not in has]
-    other = [f"{name} was {has[name]} and is now {kind}" for name, kind in wants.items() if has.get(name, kind) != kind]
-    return Refused(
-        "SW-STATE-SCHEMA",
-        f"the stored state of {rows.component} does not fit {rows.record.__name__} and its key any more: "
-        + ("; ".join(gone + new + other) or "the order or nullability of its columns differs")
-        + f" ({ref.path})",
-        f"bring {rows.record.__name__} back to what it was, or give the component another id to begin with empty state",
-    )
+def conformed(rows: RowFormat, ref: FileRef, table: pa.Table) -> pa.Table:
+    """The rows of a file in the schema of today. Refuses a file that does not fit the component any more."""
+    check_schema(rows, ref, table.schema)
+    return rows.conform(table)
+
+
+def check_schema(rows: RowFormat, ref: FileRef, stored: pa.Schema) -> None:
+    if misfits := rows.misfits(stored):
+        raise Refused(
+            "SW-STATE-SCHEMA",
+            f"the stored state of {rows.component} does not fit {rows.record.__name__} and its key any more: "
+            f"{'; '.join(misfits)} ({ref.path})",
+            f"change {rows.record.__name__} or the key back; a field may be added if it has a default. Or begin with empty state: "
+            f"start once with --drop-state {rows.component}",
+        )
 
 
 def _damaged(path: Path, what: str) -> Refused:

@@ -98,6 +98,7 @@ class KeyedState:
 
     def forget(self, key: Any) -> None:
         self.records.pop(key, None)
+        self._recent.discard(key)
         self.timers.pop(key, None)
         self.changed.add(key)
         self.gone.add(key)
@@ -263,8 +264,10 @@ class KeyedState:
             del self.records[key]
 
     def used(self, keys: Iterable[Any]) -> None:
-        """These keys were used: they are not let go at once."""
-        self._recent.update(keys)
+        """These keys were used: they are not let go at once. Keys that have left `records` do not stay here for ever."""
+        self._recent.update(key for key in keys if key in self.records)
+        if len(self._recent) > len(self.records):
+            self._recent = {key for key in self._recent if key in self.records}
 
 
 def _merged(layers: list[Layer], is_lowest: bool, key: list[str], merged: Merge) -> Layer:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from streamwork.components import Event, Key, Record, Timer, TimerClock
 from streamwork.components.batches import halving, take
 from streamwork.components.columns import culprit, misfit_error, to_structs
+from streamwork.components.defaults import Conform, defaults_of
 from streamwork.components.schema import Misfit, Oversized, array_of, arrow_schema, build_column, fields_of, show
 from streamwork.errors import JobFailed
 from streamwork.state.keyed import InstanceState, KeyedState, State
@@ -54,7 +55,29 @@ class RowFormat:
             pa.field(n, t.arrow, t.nullable) for n, t in zip(key.fields if key else (), self._key_types, strict=True)
         ]
         self.schema = pa.schema([*key_fields, *arrow_schema(record), *OWN_FIELDS])
+        self.defaults = defaults_of(record)
+        self.conform = Conform(self.schema, self.defaults)
+        """Brings rows that were written before the record gained fields to the schema; see `misfits`."""
         self._thawed = [*self.key_names, *record.__struct_fields__, "__deleted"]
+
+    def misfits(self, stored: pa.Schema) -> list[str]:
+        """Why rows of this schema cannot be used; nothing if they can. A field that is new has its default, one may become
+        optional, and the order of columns does not matter.
+        """
+        has = {field.name: field for field in stored}
+        gone = [
+            f"{name} ({field.type}) is no longer there" for name, field in has.items() if name not in self.schema.names
+        ]
+        new, other = [], []
+        for field in self.schema:
+            if (old := has.get(field.name)) is None:
+                if field.name not in self.defaults:
+                    new.append(f"{field.name} ({field.type}) is new")
+            elif old.type != field.type:
+                other.append(f"{field.name} was {old.type} and is now {field.type}")
+            elif old.nullable and not field.nullable:
+                other.append(f"{field.name} was optional and is not any more")
+        return gone + new + other
 
     def new_state(self) -> State:
         return KeyedState() if self._key else InstanceState()

@@ -34,7 +34,7 @@ from streamwork.tools.log_commands import log_group
 from streamwork.tools.metrics_server import TOKEN, serving
 from streamwork.tools.new import create
 from streamwork.tools.on_error import parse
-from streamwork.tools.output import JSON, cell, console, print_json, say
+from streamwork.tools.output import DROP, JSON, cell, console, print_json, say
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
 from streamwork.tools.stopping import Stop
@@ -86,6 +86,8 @@ def cli() -> None:
     type=click.Choice([one.value for one in Tracking]),
     help="By what at-least-once knows that an event is done  [default: the job's, checkpoint]",
 )
+@DROP
+@click.option("--drop-request", hidden=True, default="", help="Drop once, however often this is said.")
 @click.option("--change-semantics", is_flag=True, help="Go on although the job ran with other semantics until now.")
 @click.option(
     "--accept-divergence",
@@ -133,6 +135,8 @@ def run_command(
     lease: str | None,
     semantics: str | None,
     tracking: str | None,
+    drop_state: tuple[str, ...],
+    drop_request: str,
     change_semantics: bool,
     accept_divergence: bool,
     refill: tuple[str, ...],
@@ -166,6 +170,8 @@ def run_command(
         semantics=semantics,
         tracking=tracking,
         change_semantics=change_semantics,
+        drop_state=drop_state,
+        drop_request=drop_request,
         spark_log=spark_log,
         module_folder=loaded.path.parent,
         on_error=parse(on_error),
@@ -209,8 +215,9 @@ def new_command(name: str, folder: Path | None, as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="Where state and checkpoints are kept  [default: .streamwork beside JOBFILE, as with run]",
 )
+@DROP
 @JSON
-def dev_command(jobfile: str, root: Path | None, as_json: bool) -> None:
+def dev_command(jobfile: str, root: Path | None, drop_state: tuple[str, ...], as_json: bool) -> None:
     """Run the job without Spark, and start it anew from its last checkpoint whenever it is saved, until Ctrl-C."""
     output = sys.stderr if as_json else None
     outcome = develop(
@@ -219,6 +226,7 @@ def dev_command(jobfile: str, root: Path | None, as_json: bool) -> None:
         lambda line: say(line, err=as_json),
         output,
         RealClock(),
+        drop_state,
     )
     if as_json:
         print_json(outcome)

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import ast
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -54,7 +55,12 @@ class Asked:
 
 
 def develop(
-    target: str, root: Path | None, say: Callable[[str], object], output: IO[str] | None, clock: Clock
+    target: str,
+    root: Path | None,
+    say: Callable[[str], object],
+    output: IO[str] | None,
+    clock: Clock,
+    drop_state: Sequence[str] = (),
 ) -> DevOutcome:
     """Run ``JOBFILE[:NAME]`` anew after every save, until SIGINT, SIGTERM or SIGHUP; the rounds are told above.
 
@@ -67,6 +73,8 @@ def develop(
     command = [sys.executable, "-P", "-m", "streamwork.tools.cli", "run", target, "--mode", "local", "--no-restart"]
     if root is not None:
         command += ["--root", str(root)]
+    if drop_state:  # one request for all starts: the first that can drops it
+        command += ["--drop-request", secrets.token_hex(8), *(f"--drop-state={name}" for name in drop_state)]
     starts = failures = 0
     with _listening() as asked:
         while not asked.times:

@@ -16,6 +16,12 @@ from rich.text import Text
 
 from streamwork.errors import printable
 
+DROP = click.option(
+    "--drop-state",
+    multiple=True,
+    metavar="ID",
+    help="Drop the stored state of a component, once: it was removed from the job, or begins with empty state.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 

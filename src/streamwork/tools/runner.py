@@ -16,7 +16,7 @@ import msgspec
 from streamwork.epoch import Driver, Manifest, Started, Step, Store
 from streamwork.epoch.control import Control, Kind, Request
 from streamwork.epoch.doubt import InDoubt
-from streamwork.epoch.fences import Fences, moment
+from streamwork.epoch.fences import Drop, Fences, moment
 from streamwork.epoch.history import History
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
@@ -72,6 +72,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tracking: str | None = None
     change_semantics: bool = False
     refill: tuple[str, ...] = ()  # sinks that may be filled again if their target is lost
+    drop_state: tuple[str, ...] = ()  # components whose state is not used any more
+    drop_request: str = ""  # the same in all runs that are one request: state is dropped once
     spark_log: bool = False
     module_folder: Path | None = None
     on_error: dict[str, str] = {}  # component -> what becomes of events that it cannot do, in this run
@@ -224,6 +226,7 @@ class Lives:
         self._watcher = watcher
         self._clock = clock
         self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
+        self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
         self._control = Control(self._store.disk, self._store.folder, clock)
         self._stop = stop
         self._requests: list[Request] = []  # to stop; answered when it is done
@@ -273,6 +276,7 @@ class Lives:
             change_semantics=self._options.change_semantics,
             refill=self._options.refill,
             stopping=self._is_asked_to_stop,
+            drop=self._drop,
         )
         driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.tell, silent, self._stop.sleep
         try:

@@ -1,0 +1,40 @@
+"""Keeps `views.sql` (`state.views`) in the job's folder as the running job needs it.
+
+It says which components there are and what their columns are, so it changes at a start, never at a checkpoint. A driver writes it
+when it has recovered, and now and then looks whether it is still there; both only while no newer driver has come. Where an older
+driver's last write falls between that check and the newer one's write, the newer one finds the difference at its next look.
+"""
+
+from __future__ import annotations
+
+from streamwork.engine.instance import row_format
+from streamwork.epoch.fences import Fences
+from streamwork.epoch.store import Store
+from streamwork.job import Graph
+from streamwork.state.views import FILE, FOLDER, defaults_file, script
+
+
+class Views:
+    def __init__(self, graph: Graph, store: Store, fences: Fences) -> None:
+        self._graph = graph
+        self._store = store
+        self._fences = fences
+        self._wanted: dict[str, bytes] = {}
+
+    def begin(self, fence: int, groups: int) -> None:
+        """After recovery."""
+        formats = [row_format(self._graph, node, groups) for node in self._graph.stateful]
+        text = script(self._graph.job, self._store.folder, formats, self._fences.dropped_by())
+        self._wanted = {f"{FOLDER}/{rows.component}.parquet": defaults_file(rows) for rows in formats}
+        self._wanted[FILE] = text.encode()  # last: the others are there when it is
+        self.look(fence)
+
+    def look(self, fence: int) -> None:
+        """Write what is not there as it should be."""
+        disk, folder = self._store.disk, self._store.folder
+        for name, data in self._wanted.items():
+            path = folder / name
+            if not (disk.exists(path) and disk.read(path) == data):
+                self._fences.check(fence)
+                disk.make_folder(path.parent)
+                disk.replace(path, data)
