@@ -6,6 +6,7 @@ something may come between two of them, nothing waits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -50,28 +51,29 @@ class BatchStep(Step):
         first = self._waiting[0]
         pieces = self.blame.columns(first.kind if isinstance(first, Columns) else type(first[0]), self._waiting)
         self._waiting, self._count = [], 0
-        return self._do(columns)
+        return self._do(pieces)
 
-    def _do(self, columns: Columns) -> Outputs:
-        out = _Out(self)
-        for columns in pieces:
-            self._apply_to(columns, BatchCollector(out.emit, out.emit_batch))
-        return out.outputs()
-
-    def _apply_to(self, columns: Columns, collector: BatchCollector) -> None:
-        try:
-            if self._apply(columns, collector) is not None:
-                raise TypeError(RETURNED)
-            collector.check()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            if self._is_to_be_tried_again(columns, error):
-                self.rest = partial(self._do_again, columns)
-                return {}
-            raise applying_failed(self, _Batch(columns), error, is_one=False) from error
-        self.processed += len(columns)
-        self.delivered += len(columns)  # of a batch nobody can tell which of its events gave what
+    def _do(self, pieces: Sequence[Columns]) -> Outputs:
+        """Apply them in order; where one is to be tried again, it and those behind it are what is left to do."""
+        done = _Out(self)
+        for place, columns in enumerate(pieces):
+            out = _Out(self)
+            collector = BatchCollector(out.emit, out.emit_batch)
+            try:
+                if self._apply(columns, collector) is not None:
+                    raise TypeError(RETURNED)
+                collector.check()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if self._is_to_be_tried_again(columns, error):
+                    self.rest = partial(self._do_again, pieces[place:])
+                    break
+                raise applying_failed(self, _Batch(columns), error, is_one=False) from error
+            self.processed += len(columns)
+            self.delivered += len(columns)  # of a batch nobody can tell which of its events gave what
+            done.take(out)
+        return done.outputs()
 
     def _is_to_be_tried_again(self, columns: Columns, error: BaseException) -> bool:
         return (
@@ -80,16 +82,22 @@ class BatchStep(Step):
             and self.tries.failed(_Batch(columns), error, told(error))
         )
 
-    def _do_again(self, columns: Columns) -> Outputs:
-        """Try the whole batch again: of a stateless operator nothing else has to be taken back than what it has emitted."""
+    def _do_again(self, pieces: Sequence[Columns]) -> Outputs:
+        """Try a whole batch again: of a stateless operator nothing else has to be taken back than what it has emitted. If it is
+        done, those behind it are what is left to do.
+        """
         assert self.tries is not None
         if self.tries.marks.ended() and (error := self.tries.error) is not None:
             self.tries.over()
-            raise applying_failed(self, _Batch(columns), error, is_one=False) from error
+            raise applying_failed(self, _Batch(pieces[0]), error, is_one=False) from error
         self.retried += 1
-        outputs = self._do(columns)
-        if self.rest is None:
-            self.tries.over()
+        outputs = self._do(pieces[:1])
+        if self.rest is not None:  # it has failed again
+            self.rest = partial(self._do_again, pieces)
+            return outputs
+        self.tries.over()
+        if len(pieces) > 1:
+            self.rest = partial(self._do, pieces[1:])
         return outputs
 
     def _apply(self, columns: Columns, collector: BatchCollector) -> Any:
@@ -143,6 +151,11 @@ class _Out:
         mine, kind = self._emitted[channel], self._node.emits(channel)
         assert kind is not None
         mine.append(conforming(kind, batch, self._node.id))
+
+    def take(self, other: _Out) -> None:
+        """What another has, behind what is here."""
+        for channel, given in other._emitted.items():
+            self._emitted[channel] += given
 
     def outputs(self) -> Outputs:
         return {channel: self._joined(channel, given) for channel, given in self._emitted.items() if given}
