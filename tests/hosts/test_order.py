@@ -15,6 +15,7 @@ import pytest
 from order_jobs import Builder, Item, Keyed, Parts, Passing, Promises, Seen
 from sample import run_job
 from streamwork import Job, SqliteSink, Stream
+from streamwork.engine import routing
 from streamwork.testing import run
 
 NONE = SqliteSink("never-opened.db", "t")
@@ -117,3 +118,33 @@ def test_behind_a_re_keying_the_order_of_each_sending_instance_holds() -> None:
         except AssertionError:
             lost += 1
     assert lost, "order per key is no promise here; if it held by itself, the contract could say more"
+
+
+def test_events_that_are_spread_without_a_grouping_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: as it was once, a step of its own parallelism took events in turn."""
+
+    def in_turn(route: Any, events: Any) -> Any:
+        route.turn = getattr(route, "turn", 0) + 1
+        if isinstance(events, list) and len(route._instances) == 1:
+            return {route.turn % 2: events}
+        return dict.fromkeys(route._instances, events)
+
+    job = Job("spread")
+    stream = job.source(Parts("in", 2, 40, 10), id="in", parallelism=2)
+    first = stream.apply(Keyed("first", ("a",)), key="a", id="first", parallelism=3)
+    narrow = first.apply(Passing("narrow"), id="narrow", parallelism=2)
+    narrow.apply(Keyed("last", ("a",)), key="a", id="last", parallelism=2).channel("seen").sink(NONE, id="seen-last")
+    promises = {("last", ">first>narrow"): True}
+
+    def violated() -> int:
+        found = 0
+        for seed in range(10):
+            try:
+                check(promises, run(job, seed=seed).outputs["seen-last"], [])
+            except AssertionError:
+                found += 1
+        return found
+
+    assert violated() == 0
+    monkeypatch.setattr(routing._ToEach, "__call__", in_turn)
+    assert violated() > 0

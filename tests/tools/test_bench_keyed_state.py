@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from streamwork import EventLog
+from streamwork.job import Layout
 from streamwork.tools import bench_keyed_state, bench_peers
 from streamwork.tools.bench_keyed_state import OURS, QUICK, Sizes, Wrong
-from streamwork.tools.bench_keyed_state_job import Counting, Usage
+from streamwork.tools.bench_keyed_state_job import PARALLELISM, Counting, Usage, Use, build
 from streamwork.tools.bench_peers import Unavailable, by_number
 from streamwork.tools.cli import cli
 
@@ -33,6 +35,14 @@ def test_a_small_run(tmp_path: Path, spark: Any) -> None:
         assert at["fused"]["ratio_vs_fused"] == 1
     assert len(told) == 2 * 3 * sizes.repeats
     assert not list(tmp_path.iterdir())
+
+
+def test_source_operator_and_sink_run_as_one_chain(tmp_path: Path) -> None:
+    EventLog.create(tmp_path / "log", Use, key="card", partitions=PARALLELISM).close()
+    EventLog.create(tmp_path / "other", Use, partitions=PARALLELISM).close()
+    for log, chains in (("log", 1), ("other", 2)):
+        job, _ = build("fused", Counting(), tmp_path / log, tmp_path / "ledger")
+        assert len(Layout.of(job.graph(), job.settings.groups).chains) == chains
 
 
 @pytest.mark.spark
