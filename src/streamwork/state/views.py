@@ -34,8 +34,7 @@ SET VARIABLE streamwork_job = coalesce(getvariable('streamwork_moved_to'), {fold
 SET VARIABLE streamwork_manifest = (
     WITH manifests AS (
         SELECT json, CAST(json->>'$.fence' AS BIGINT) AS fence, CAST(json->>'$.epoch' AS BIGINT) AS epoch
-        FROM read_json_objects(getvariable('streamwork_job') || '/checkpoints/????????????.json', format = 'unstructured',
-                               maximum_object_size = 1000000000)
+        FROM read_json_objects(getvariable('streamwork_job') || '/checkpoints/????????????.json', format = 'unstructured')
     ), starts AS (
         SELECT CAST(json->>'$.fence' AS BIGINT) AS fence, CAST(json->>'$.epoch' AS BIGINT) AS epoch
         FROM read_json_objects(getvariable('streamwork_job') || '/fences/*.start.json', format = 'unstructured')
