@@ -18,6 +18,7 @@ from streamwork.components import LedgerRow
 from streamwork.delivery import inbox
 from streamwork.epoch import catch_up, choice, commit, driver, effects, fences, recovery, retention, store, undone
 from streamwork.state import compaction
+from streamwork.testing import SimulatedDisk
 
 WALKS = int(os.environ.get("STREAMWORK_WALKS", "400"))
 KINDS = [Kind.PLAIN, Kind.LETTERS, Kind.POLLED, Kind.ACKNOWLEDGING]
@@ -131,6 +132,11 @@ def without_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def without_live_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start removes the temporary files of other drivers, too."""
+    monkeypatch.setattr(SimulatedDisk, "abandoned", lambda self: [p for p in self._names if p.name.startswith(".tmp-")])
+
+
 @pytest.mark.parametrize(
     "remove",
     [
@@ -139,6 +145,7 @@ def without_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
         without_limits,
         without_offers,
         without_anchor,
+        without_live_writers,
     ],
 )
 def test_without_a_guard(monkeypatch: pytest.MonkeyPatch, remove: Any) -> None:

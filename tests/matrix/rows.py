@@ -91,6 +91,10 @@ EXACTLY = [
             "local", "epoch/test_rejected_rows.test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count"),
     Exactly("a manifest names a path outside the job's folder", "the manifest cannot be used; nothing outside is touched",
             "SQLite", "-", "local", "epoch/test_hostile_names.test_a_manifest_that_names_a_path_outside_is_refused"),
+    Exactly("a process killed between writing a file and naming it", "the file is removed, unless its writer lives", "all", "-",
+            "local", "world/test_temporary.test_what_a_killed_writer_leaves_is_removed"),
+    Exactly("temporary files of dead processes, in any folder of the job", "are removed", "all", "-", "local",
+            "world/test_temporary.test_a_start_removes_them_in_every_folder_of_the_job"),
     Exactly("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
 ]  # fmt: skip
 AT_ONCE = [
@@ -163,6 +167,8 @@ CONTROLS = [
             "epoch/test_walks.test_without_a_rule_for_effects"),
     Control("acknowledging", "inbox files removed late, copied, and never those of a higher fence",
             "epoch/test_walks.test_without_a_rule_for_effects"),
+    Control("Clean-up removes no file that a live process writes", "the lock on a temporary file",
+            "world/test_temporary.test_without_the_lock_a_live_writer_fails"),
     Control(_EO, "a record of each offer", "epoch/test_rejected_rows.test_without_a_record_of_each_offer_the_checker_notices"),
     Control(_MOST, "the plan before compute", "test_at_once_controls.test_with_the_plan_after_compute_rows_come_twice"),
     Control(_MOST, "the planned offset, not the stored one",

@@ -6,10 +6,13 @@ import ctypes
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from streamwork.world.temporary import remove_abandoned, temporary
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of renameat2, which only Linux has
 
@@ -34,12 +37,22 @@ class Folders:
             os.fsync(file.fileno())
 
     def write_rows(self, path: Path, schema: pa.Schema, pieces: Iterator[pa.RecordBatch]) -> None:
-        with path.open("xb") as file:
+        with path.open("wb") as file:
             with pq.ParquetWriter(file, schema, compression="zstd") as writer:
                 for piece in pieces:
                     writer.write_batch(piece)
             file.flush()
             os.fsync(file.fileno())
+
+    @contextmanager
+    def temporary(self, folder: Path) -> Iterator[Path]:
+        """An empty file with a name that readers do not see: to be written, and renamed. Gone when the block ends."""
+        with temporary(folder) as (path, _):
+            yield path
+
+    def remove_abandoned(self, folder: Path) -> None:
+        """Remove the temporary files of processes that died."""
+        remove_abandoned(folder, below=False)
 
     def sync(self, folder: Path) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

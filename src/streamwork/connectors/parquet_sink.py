@@ -122,14 +122,15 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         with self._failing():
             self._have(self.path)
             self._have(self._staging)
+            self._folders.remove_abandoned(self.path / "epoch=0")
 
     def write(self, batch: pa.RecordBatch) -> None:
         folder, token = self.path / "epoch=0", secrets.token_hex(8)
         with self._failing():
             self._have(folder)
-            hidden = folder / f".part-{token}"
-            self._folders.write_rows(hidden, self._schema, iter((batch,)))
-            self._folders.rename(hidden, folder / f"part-{token}.parquet")
+            with self._folders.temporary(folder) as hidden:
+                self._folders.write_rows(hidden, self._schema, iter((batch,)))
+                self._folders.rename(hidden, folder / f"part-{token}.parquet")
             self._folders.sync(folder)
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:

@@ -8,7 +8,7 @@
     6  commit    offer staged outputs to sinks that are behind; rebase those that have the rows from a manifest that is lost
     7  complete  a prepared manifest that was chosen; then check the fence, and settle what sinks refused (`epoch.effects`)
     8  ready     record where this fence starts: manifests of lower fences beyond it count for nothing
-    9  prune     set aside what cannot be used, remove what nobody names
+    9  prune     set aside what cannot be used, remove what nobody names and temporary files whose writer is dead
 
 What a crash leaves, and what the next start does with it:
 

@@ -239,7 +239,10 @@ class Store:
         return found
 
     def clean_up(self, fence: int, named: Collection[str], done: int) -> None:
-        """Remove the state files and outputs that nothing names: those of lower fences, and my own of epochs up to `done`."""
+        """Remove the state files and outputs that nothing names: those of lower fences, and my own of epochs up to `done`. And
+        files that a process was writing when it died, in all of the job's folders.
+        """
+        self.disk.remove_abandoned(self.folder, below=True)
         for path, epoch, written_by in self._files():
             if path not in named and (written_by < fence or (written_by == fence and epoch <= done)):
                 self.disk.discard(inside(self.folder, path))

@@ -15,6 +15,7 @@ from streamwork.components.columns import to_structs
 from streamwork.components.keys import GROUPS
 from streamwork.components.schema import arrow_schema
 from streamwork.errors import Refused, StreamworkError, WrongUse
+from streamwork.log.consumers import FOLDER as CONSUMERS
 from streamwork.log.cursor import Cursor, Where
 from streamwork.log.decisions import FOLDER, SCHEMA, Ranges
 from streamwork.log.frame import FrameEncoder
@@ -25,8 +26,9 @@ from streamwork.log.partition import Partition
 from streamwork.log.partitioner import Partitioner
 from streamwork.log.policy import Policy
 from streamwork.log.reader import E, LogReader
-from streamwork.log.recovery import Recovery
+from streamwork.log.recovery import QUARANTINE, Recovery
 from streamwork.log.retention import retain, retain_decisions
+from streamwork.log.schemas import FOLDER as SCHEMAS
 from streamwork.log.settings import FILE, Settings
 from streamwork.log.transaction import Transaction
 from streamwork.log.transactions import Transactions
@@ -37,6 +39,7 @@ from streamwork.world import Clock, Disk, RealDisk
 
 _log = logging.getLogger(__name__)
 _CONTROL = Policy(segment_bytes=4 << 20)
+_SHARED = (CONSUMERS, SCHEMAS, QUARANTINE)  # folders that belong to no partition
 
 
 class EventLog(LogReader[E]):
@@ -68,6 +71,8 @@ class EventLog(LogReader[E]):
         self._lock_timeout = lock_timeout
         self._locks = locks or FileLocks(self._clock)
         self._token = token
+        for folder in (self.path, *(self.path / name for name in _SHARED)):
+            self._disk.remove_abandoned(folder)
         settings = self.settings
         self._partitioner = Partitioner(self.event, settings.key, settings.partitions, settings.groups)
         # With a clock of the caller's nothing happens behind his back: then appends do the syncs that are due.

@@ -26,6 +26,7 @@ from streamwork.wording import plural
 from streamwork.world import Disk, DiskFile
 
 _log = logging.getLogger(__name__)
+QUARANTINE = "quarantine"
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -84,7 +85,7 @@ def _verify_tail(segment: Segment) -> str:
 
 
 def _quarantine(disk: Disk, partition: Partition, segment: Segment, tail: bytes) -> str:
-    folder = partition.folder.parent / "quarantine"
+    folder = partition.folder.parent / QUARANTINE
     path = folder / f"{partition.folder.name}-{segment.path.stem}-{segment.scanned}.bytes"
     with contextlib.suppress(OSError):  # a full disk must not keep the log from opening
         disk.make_folder(folder)

@@ -91,6 +91,7 @@ class Writer:
 
     def _look_anew(self) -> None:
         """Somebody else may have written since, and died."""
+        self._disk.remove_abandoned(self.partition.folder)
         self.partition.forget()
         self.partition.refresh()
         if self.partition.bases:

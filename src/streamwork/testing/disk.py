@@ -5,7 +5,8 @@ It keeps the promises of `streamwork.world.Disk` and not one more:
 - bytes written and not synced survive a crash in part: some prefix of the writes, the last one torn; now and then with
   512-byte holes in it, since pages reach a disk in any order;
 - names created, replaced or removed survive when the call has returned. At a crash within the call, both are possible;
-- a file whose name survived has only the bytes that survived.
+- a file whose name survived has only the bytes that survived;
+- a crash, or the death of a writer, within `create` and `replace` may leave a temporary name. It belongs to its writer until then.
 
 Which of the possible outcomes it is follows from the seed. Each operation consists of steps (write, sync, link, rename,
 unlink, sync of the folder), and `crash_at(n)` crashes in the n-th: run once to learn `steps`, then once for each n.
@@ -20,7 +21,8 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +30,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamwork.world.disk import TEMPORARY
+from streamwork.world.temporary import PREFIX
 
 _HOLE = 512
 
@@ -135,6 +137,7 @@ class SimulatedDisk:
         self._failures: dict[int, int] = {}
         self._dead = False
         self._serial = 0
+        self._writing: set[Path] = set()  # temporary files of live writers
 
     # What tests do to it.
 
@@ -172,6 +175,10 @@ class SimulatedDisk:
         self.flip(path, position, self._rng.randrange(8))
         return position
 
+    def abandoned(self) -> list[Path]:
+        """Temporary files whose writer is dead."""
+        return [path for path in self._names if path.name.startswith(PREFIX) and path not in self._writing]
+
     @property
     def used(self) -> int:
         return sum(len(f.content) for f in {id(f): f for f in self._names.values()}.values())
@@ -198,7 +205,7 @@ class SimulatedDisk:
         self._check_alive()
         prefix = f"{folder}/"  # text is compared much faster than paths are
         below = (text[len(prefix) :] for text in map(str, self._names) if text.startswith(prefix))
-        return sorted(name for name in below if "/" not in name and not name.startswith(TEMPORARY))
+        return sorted(name for name in below if "/" not in name and not name.startswith(PREFIX))
 
     def make_folder(self, folder: Path) -> None:
         self._check_alive()
@@ -209,22 +216,18 @@ class SimulatedDisk:
         self._sync_folder(folder.parent)
 
     def create(self, path: Path, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-
-        def link() -> None:
+        def link(temporary: Path) -> None:
             if path in self._names:
                 raise FileExistsError(errno.EEXIST, "taken", str(path))
             self._point(path, self._names[temporary])
 
-        try:
-            self._step(f"link {path}", link)
-        finally:
-            self._rename(f"unlink {temporary}", temporary, None)
+        with self._written(path.parent, data) as temporary:
+            self._step(f"link {path}", lambda: link(temporary))
         self._sync_folder(path.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        self._step(f"rename {path}", lambda: self._move(temporary, path))
+        with self._written(path.parent, data) as temporary:
+            self._step(f"rename {path}", lambda: self._move(temporary, path))
         self._sync_folder(path.parent)
 
     def remove(self, path: Path) -> None:
@@ -259,6 +262,12 @@ class SimulatedDisk:
             self._rename(f"create {path}", path, _File())
             self._sync_folder(path.parent)
         return SimulatedFile(self, path, self._file(path))
+
+    def remove_abandoned(self, folder: Path, *, below: bool = False) -> None:
+        self._check_alive()
+        for path in self.abandoned():
+            if path.parent == folder or (below and folder in path.parents):
+                self.discard(path)
 
     # Steps.
 
@@ -305,7 +314,7 @@ class SimulatedDisk:
         if old not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(old))
         self._point(new, self._names[old])
-        self._point(old, None)  # a crash may leave both names: one more temporary file, which nobody sees
+        self._point(old, None)  # a crash may leave both names: one more temporary file
 
     def _sync_folder(self, folder: Path) -> None:
         def settle() -> None:
@@ -322,19 +331,25 @@ class SimulatedDisk:
             else:
                 self._durable[path] = file
 
-    def _write_temporary(self, path: Path, data: bytes) -> Path:
+    @contextmanager
+    def _written(self, folder: Path, data: bytes) -> Iterator[Path]:
+        """A file under a temporary name, which is gone when the block ends, but for one that ends with the writer's death."""
         self._check_alive()
         self._serial += 1
-        temporary = path.with_name(f"{TEMPORARY}{self._serial}")
-        file = _File()
-        self._rename(f"create {temporary}", temporary, file)
+        temporary, file = folder / f"{PREFIX}{self._serial:012x}", _File()
+        self._writing.add(temporary)
         try:
-            self.write_file(file, temporary, bytes(data))
-            self.sync_file(file, temporary)
-        except OSError:
-            self._rename(f"unlink {temporary}", temporary, None)
-            raise
-        return temporary
+            self._rename(f"create {temporary}", temporary, file)
+            try:
+                self.write_file(file, temporary, bytes(data))
+                self.sync_file(file, temporary)
+                yield temporary
+            except OSError:
+                self.discard(temporary)
+                raise
+            self.discard(temporary)
+        finally:
+            self._writing.discard(temporary)
 
     def _file(self, path: Path) -> _File:
         self._check_alive()

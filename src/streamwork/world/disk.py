@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
+
+from streamwork.world.temporary import PREFIX, remove_abandoned, temporary
 
 
 class DiskFile(Protocol):
@@ -83,8 +85,10 @@ class Disk(Protocol):
     def open_append(self, path: Path) -> DiskFile:
         """Open for appending; a new file's *name* is durable when this returns."""
 
-
-TEMPORARY = ".tmp-"
+    def remove_abandoned(self, folder: Path, *, below: bool = False) -> None:
+        """Remove what `create` and `replace` left in a folder when their process died, and nothing that a live process is
+        writing. With `below`, also in the folders below it. After a crash they may be there again.
+        """
 
 
 class RealDisk:
@@ -114,7 +118,7 @@ class RealDisk:
 
     def names(self, folder: Path) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(folder) if not name.startswith(TEMPORARY))  # noqa: PTH208
+            return sorted(name for name in os.listdir(folder) if not name.startswith(PREFIX))  # noqa: PTH208
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -126,16 +130,13 @@ class RealDisk:
         self._sync_folder(folder.parent)
 
     def create(self, path: Path, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        try:
-            os.link(temporary, path)  # unlike rename, fails where the name is taken
-        finally:
-            temporary.unlink()
+        with self._written(path.parent, data) as made:
+            os.link(made, path)  # unlike rename, fails where the name is taken
         self._sync_folder(path.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        temporary.replace(path)
+        with self._written(path.parent, data) as made:
+            made.replace(path)
         self._sync_folder(path.parent)
 
     def discard(self, path: Path) -> None:
@@ -169,16 +170,16 @@ class RealDisk:
             self._sync_folder(path.parent)
         return opened
 
-    def _write_temporary(self, path: Path, data: bytes) -> Path:
-        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
-        try:
-            with RealDiskFile(temporary) as file:
-                file.write(data)
-                file.sync()
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        return temporary
+    def remove_abandoned(self, folder: Path, *, below: bool = False) -> None:
+        remove_abandoned(folder, below)
+
+    @contextlib.contextmanager
+    def _written(self, folder: Path, data: bytes) -> Iterator[Path]:
+        with temporary(folder) as (path, descriptor):
+            file = RealDiskFile(path, descriptor)
+            file.write(data)
+            file.sync()
+            yield path
 
     @staticmethod
     def _sync_folder(folder: Path) -> None:
@@ -192,8 +193,10 @@ class RealDisk:
 class RealDiskFile:
     """A `DiskFile` over a file descriptor, unbuffered: what was written can be read at once by others."""
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    def __init__(self, path: Path, descriptor: int | None = None) -> None:
+        """`descriptor` is that of the file, if it is open already."""
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o644) if descriptor is None else descriptor
         self._size = os.fstat(self._descriptor).st_size
         self.closed = False
 
