@@ -63,7 +63,8 @@ class Failing(PlainWatcher):
         super().on_step(step, epoch, manifest)
 
 
-def build(name: str = "guarded", sink: type[SqliteSink[Any]] = SqliteSink, folder: Path = Path()) -> Job:
+def build(name: str = "guarded", sink: type[SqliteSink[Any]] = SqliteSink, folder: Path | None = None) -> Job:
+    folder = folder or Path.cwd()  # by itself a relative path would be one beside this file
     job = Job(name, checkpoint_every=0)
     source = JsonLines(folder / "payments.jsonl", Payment, max_events=SLICE)
     seen = job.source(source, id="payments").apply(Summing(), key="card", id="sums")

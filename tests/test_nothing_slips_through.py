@@ -231,7 +231,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
 def test_a_sink_that_was_removed_is_missed_at_once(tmp_path: Path) -> None:
     run_job(summing_job(payments(20), tmp_path / "out.db", 2), tmp_path / "root")
     (tmp_path / "out.db").rename(tmp_path / "kept.db")
-    with pytest.raises(Refused, match="SW-SINK-LEDGER"):
+    with pytest.raises(Refused, match="SW-SINK-LOST"):
         run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root")
     (tmp_path / "kept.db").rename(tmp_path / "out.db")
     run_job(summing_job(payments(40), tmp_path / "out.db"), tmp_path / "root")
