@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sample import Payment, Summing
 from streamwork import Job, JsonLines, SqliteSink
-from streamwork.components import LedgerEntry
+from streamwork.components import LedgerEntry, LedgerRow
 from streamwork.epoch import Manifest, Started, Step
 from streamwork.tools import cli
 from streamwork.tools.progress import PlainWatcher
@@ -29,10 +29,12 @@ SLICE = 10
 
 
 class NoLedger(SqliteSink[Any]):
-    """The negative control: it writes its ledger, for the test to read, but neither it nor the driver ever looks at it."""
+    """The negative control: it writes its ledger, for the test to read, but neither it nor the driver ever looks at it. The driver
+    is told that it is registered, and has never written."""
 
-    def ledger(self, uid: str, sink_id: str) -> None:
-        return None
+    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
+        row = super().ledger(uid, sink_id)
+        return None if row is None else LedgerRow(row.fence, None, "")
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._transaction() as db:
