@@ -18,7 +18,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@echo "set-up, 2 of 4: install the build tools (requirements/build.txt)"
 	@$(PIP) --quiet --require-hashes -r requirements/build.txt
-	@echo "set-up, 3 of 4: download and install Spark and all other packages (requirements/dev.txt): about 1 GB, some minutes"
+	@echo "set-up, 3 of 4: download and install Spark and all other packages (requirements/dev.txt): several hundred MB, some minutes"
 	@$(PIP) --progress-bar on --require-hashes --no-build-isolation -r requirements/dev.txt
 	@echo "set-up, 4 of 4: install Streamwork itself"
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
