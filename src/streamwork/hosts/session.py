@@ -6,10 +6,13 @@ itself and the packages that both import are expected there, at the same place (
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +78,24 @@ def _start(settings: dict[str, str], log: Path | None, check: Callable[[], None]
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.config(map=settings)
-    if is_given():
-        return builder.getOrCreate()
-    jvm = Jvm(settings, log)  # 1
-    SparkContext._ensure_initialized(gateway=jvm.connect(check))  # 2
-    with jvm.killed_when(lambda: _raises(check)):
-        return builder.getOrCreate()  # 3
+    with _own_interrupt():
+        if is_given():
+            return builder.getOrCreate()
+        jvm = Jvm(settings, log)  # 1
+        SparkContext._ensure_initialized(gateway=jvm.connect(check))  # 2
+        with jvm.killed_when(lambda: _raises(check)):
+            return builder.getOrCreate()  # 3
+
+
+@contextlib.contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Keep the handler of SIGINT: PySpark puts one in its place that cancels all jobs and raises."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _raises(check: Callable[[], None]) -> bool:
