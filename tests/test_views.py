@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -227,3 +228,24 @@ def test_an_older_driver_does_not_write_the_views(tmp_path: Path) -> None:
     assert (store.folder / "views.sql").read_text() == "-- of the newer one"
     Views(job.graph(), store, fences).begin(newer, 256)
     assert "sums-per-shop" in (store.folder / "views.sql").read_text()
+
+
+HOSTILE = ["../../victim.parquet", "VICTIM", "state/sums-per-shop/0/../../../../../victim.parquet", "state/**", "a\nb"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.proves("a manifest names a file outside the job's folder, and DuckDB reads the views")
+def test_views_do_not_read_what_lies_outside(tmp_path: Path, name: str) -> None:
+    job = job_of(bought(50, 3), tmp_path, 1)
+    run_job(job, tmp_path / "root")
+    folder = tmp_path / "root" / "buying"
+    state = next((folder / "state" / "sums-per-shop").rglob("*.parquet"))
+    victim = tmp_path / "victim.parquet"
+    victim.write_bytes(state.read_bytes())
+    for path in folder.glob("checkpoints/????????????.json"):
+        manifest = json.loads(path.read_bytes())
+        for chain in manifest["components"].get("sums-per-shop", {}).values():
+            chain[-1]["path"] = name.replace("VICTIM", str(victim))
+        path.write_text(json.dumps(manifest))
+    with pytest.raises(duckdb.Error, match="leads out of the folder"):
+        queried(folder, "sums-per-shop")

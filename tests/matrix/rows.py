@@ -1,6 +1,6 @@
 """Rows of docs/faults.md that are no points: what breaks otherwise, what is promised, and the test that proves it.
 
-To add a row: write its line below, with `held` as FILE.TEST (a file below tests/matrix, or FOLDER/FILE below tests); give that test
+To add a row: write its line below, with `held` as FILE.TEST (a file of tests or tests/matrix, or FOLDER/FILE); give that test
 the marker `@pytest.mark.proves("...")` with the row's first column (of a control: its guard); run `make faults`. A test compares
 both ways: a row without its marker fails, and so does a marker without a row.
 """
@@ -91,6 +91,11 @@ EXACTLY = [
             "local", "epoch/test_rejected_rows.test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count"),
     Exactly("a manifest names a path outside the job's folder", "the manifest cannot be used; nothing outside is touched",
             "SQLite", "-", "local", "epoch/test_hostile_names.test_a_manifest_that_names_a_path_outside_is_refused"),
+    Exactly("any text in a file of the job's folder is a path that leads outside",
+            "refused or not used as a path; nothing outside is touched", "SQLite", "-", "local",
+            "epoch/test_hostile_files.test_no_text_in_a_file_leads_outside"),
+    Exactly("a manifest names a file outside the job's folder, and DuckDB reads the views", "the query fails", "-", "-", "local",
+            "test_views.test_views_do_not_read_what_lies_outside"),
     Exactly("a process killed between writing a file and naming it", "the file is removed, unless its writer lives", "all", "-",
             "local", "world/test_temporary.test_what_a_killed_writer_leaves_is_removed"),
     Exactly("temporary files of dead processes, in any folder of the job", "are removed", "all", "-", "local",
@@ -167,6 +172,8 @@ CONTROLS = [
             "epoch/test_walks.test_without_a_rule_for_effects"),
     Control("acknowledging", "inbox files removed late, copied, and never those of a higher fence",
             "epoch/test_walks.test_without_a_rule_for_effects"),
+    Control("Nothing outside the job's folder is touched", "names resolved inside the job's folder",
+            "epoch/test_hostile_files.test_without_the_guard_the_victim_is_opened_or_removed"),
     Control("Clean-up removes no file that a live process writes", "the lock on a temporary file",
             "world/test_temporary.test_without_the_lock_a_live_writer_fails"),
     Control(_EO, "a record of each offer", "epoch/test_rejected_rows.test_without_a_record_of_each_offer_the_checker_notices"),

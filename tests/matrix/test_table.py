@@ -42,7 +42,7 @@ def proven() -> set[tuple[str, str]]:
         if "mark.proves(" not in text:
             continue
         folder = path.parent.relative_to(TESTS).as_posix()
-        file = path.stem if folder == "matrix" else f"{folder}/{path.stem}"
+        file = path.stem if folder in ("matrix", ".") else f"{folder}/{path.stem}"
         for function in ast.parse(text).body:
             for mark in function.decorator_list if isinstance(function, ast.FunctionDef) else ():
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.proves":

@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     def events(self) -> int:
         """How many events its sources gave."""
         sources = {name.partition("/")[0] for name in self.positions if "/" in name}
-        return sum(self.counters[name]["processed"] for name in sources if name in self.counters)
+        return sum(self.counters.get(name, {}).get("processed", 0) for name in sources)
 
     @property
     def files(self) -> dict[str, FileRef]:

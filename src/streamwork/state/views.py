@@ -3,6 +3,7 @@
 The script does not name state files. When it is executed it reads the manifests, takes the newest completed one by the rule of
 `epoch.choice` (fence, then epoch; nothing beyond the start of a later fence), and lets the views read exactly the files that it
 names. So epochs that were abandoned, or are still under way, are never seen, and nothing has to be written at a checkpoint.
+A name that is not that of a state file of the component is an error: it could lead out of the job's folder, or be a pattern.
 The views stay at that checkpoint. Files are pruned some checkpoints later; a query then fails, and the script is executed again.
 
 ``views/COMPONENT.parquet`` holds one row: the defaults of the record, marked as deleted, older than all others. It gives the views
@@ -51,7 +52,9 @@ _FILES = """
 SET VARIABLE {files} = (
     SELECT list_concat([{defaults}], coalesce(list(path), []))
     FROM (
-        SELECT getvariable('streamwork_job') || '/' || (ref.value->>'$.path') AS path
+        SELECT CASE WHEN regexp_full_match(ref.value->>'$.path', 'state/{component}/[0-9]+/[A-Za-z0-9_-]+([.][a-z]+)+')
+                    THEN getvariable('streamwork_job') || '/' || (ref.value->>'$.path')
+                    ELSE error('the manifest names a file that leads out of the folder of {component}') END AS path
         FROM json_each(getvariable('streamwork_manifest')->'$.components."{component}"') AS instance,
              json_each(instance.value) AS ref
         WHERE {counts}
