@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crashes import Crash, CrashAt
-from delivery.failing_jobs import Fountain, Item, Result, Tries
+from delivery.failing_jobs import Finite, Fountain, Item, Result, Tries
 from delivery.test_acknowledging import written
 from inbox_files import too_many
 from sample import run_job
@@ -141,8 +141,8 @@ class Holding(Operator[Item, Result]):
 
 
 def polled(folder: Path, chosen: dict[str, Any], watcher: Any = None, source: str = "items") -> None:
-    job = Job("items", checkpoint_every=0, **chosen)
-    done = job.source(Fountain(), id=source).apply(Holding(), id="work")
+    job = Job("items", checkpoint_every="1h", **chosen)  # so `max_events` bounds an epoch, not time
+    done = job.source(Finite(), id=source).apply(Holding(), id="work")
     done.sink(SqliteSink(folder / "out.db", "out"), id="out")
     run_job(job, folder / "root", watcher=watcher, change_semantics=True)
 
