@@ -80,12 +80,14 @@ def _events(log: EventLog[Page], partition: int) -> list[Page]:
 
 @pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
+@pytest.mark.proves("a column of more than 2 GiB (the limit is lowered)")
 def test_every_sink_has_every_row(tmp_path: Path, semantics: str) -> None:
     run_job(job_of(tmp_path, semantics), tmp_path / "root")
     check_sinks(tmp_path)
 
 
 @pytest.mark.parametrize("where", [columns, pieces], ids=["as_columns", "gathered"])
+@pytest.mark.proves("all batches of a table, not only the first")
 def test_without_the_rest_rows_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any) -> None:
     """The negative control: the first batch is taken for all of them."""
     joined = batches.joined
@@ -141,6 +143,7 @@ def test_rows_of_a_file_that_arrow_reads_only_a_few_at_a_time(tmp_path: Path, mo
 @pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize("eager", [0, 100_000])
 @pytest.mark.parametrize("fields", [("text",), ("text", "maybe"), ("number",)], ids="+".join)
+@pytest.mark.proves("state of more than 2 GiB (the limit is lowered)")
 def test_state_beyond_a_batch_is_the_same(monkeypatch: pytest.MonkeyPatch, fields: Any, eager: int) -> None:
     """Through deltas, snapshots, layers, restarts and caches, beside a plain dict."""
     monkeypatch.setattr(files, "EAGER_ROWS", eager)
@@ -150,6 +153,7 @@ def test_state_beyond_a_batch_is_the_same(monkeypatch: pytest.MonkeyPatch, field
         large_state.Life(fields, random.Random(seed), memory=random.Random(seed).choice([1, 2_000])).run(15)
 
 
+@pytest.mark.proves("all keys of a merge")
 def test_a_merge_of_some_of_the_keys_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: of the distinct keys only the first chunk counts."""
     last = merging._last
@@ -161,6 +165,7 @@ def test_a_merge_of_some_of_the_keys_is_found_out(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("limit")
+@pytest.mark.proves("files of a state of more than 2 GiB")
 def test_state_in_files_can_be_read_back_and_compacted(tmp_path: Path) -> None:
     run_job(job_of(tmp_path), tmp_path / "root")
     store = Store(RealDisk(), tmp_path / "root", "large")

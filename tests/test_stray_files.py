@@ -97,6 +97,7 @@ def scatter(folder: Path, names: list[str]) -> None:
                 (place / name).write_bytes(b"\0stray")
 
 
+@pytest.mark.proves("stray files in any folder")
 def test_every_folder(tmp_path: Path) -> None:
     with EventLog.create(tmp_path / "in", Payment) as log:
         log.append([Payment("a", 1), Payment("a", -1)])
@@ -141,6 +142,7 @@ def test_parquet_input(tmp_path: Path) -> None:
 # ---- lines ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("a last line that is long and does not end")
 def test_a_line_that_does_not_end_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of 200 blocks, and then one that grows by a block at each look: the work is that of reading it a few times."""
     monkeypatch.setattr("streamwork.connectors.json_lines.BLOCK", 1_000)
@@ -198,6 +200,7 @@ def test_a_line_that_does_not_end_is_looked_at_once(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("depth", [10_000, 1_000_000])
 @pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.proves("deeply nested lines")
 def test_deeply_nested_lines(depth: int, ended: bool, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b'{"card": "a", "amount": 1}\n' + b'{"x":' * depth + (b"\n" if ended else b""))
@@ -209,6 +212,7 @@ def test_deeply_nested_lines(depth: int, ended: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [131_072, 131_073, 900_000, 3_000_000])
+@pytest.mark.proves("a CSV field above 128 KiB")
 def test_a_long_csv_field(size: int, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(f"card,amount\n{'x' * size},1\nb,2\n")
     source = Csv(tmp_path / "in.csv", Payment)
@@ -235,6 +239,7 @@ print_json({"name": "caf\\u00e9 \\u4e2d\\u6587 \\U0001f600"})
 
 
 @pytest.mark.parametrize("how", ["run", "json", "python", "draw"])
+@pytest.mark.proves("a terminal without UTF-8")
 def test_a_terminal_without_utf8(how: str, tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(JOB, encoding="utf-8")

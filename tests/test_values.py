@@ -94,6 +94,7 @@ def letters(root: Path, job: str) -> int:
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.proves("the extremes of every type, emitted, as key and as state")
 def test_what_an_operator_emits(name: str, parallelism: int) -> None:
     made, values = TYPES[name], mixed(name)
     job = Job("emitting", parallelism=parallelism)
@@ -315,6 +316,7 @@ def _one(table: pa.Table) -> pa.Array:
 # ---- keys, timers, watermarks --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("composite keys of many values")
 def test_composite_keys_stay_apart() -> None:
     """Their codes were multiplied: with 2**13 values in each of five columns an int64 overflows, and two keys became one."""
     rows, columns = 2**13, 5
@@ -409,6 +411,7 @@ def test_the_times_of_a_job_must_be_in_range(monkeypatch: pytest.MonkeyPatch) ->
     assert chain_module._latest(moments(early, late), "at") is early
 
 
+@pytest.mark.proves("the range of values")
 def test_without_the_range_a_time_is_staged_that_no_sink_can_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -466,6 +469,7 @@ def test_what_a_sink_raises_gets_a_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["_pass_on", "checkpoint", "open"])
+@pytest.mark.proves("an exception without a code in the engine")
 def test_what_the_engine_raises_gets_a_code(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise ArithmeticError("unforeseen")

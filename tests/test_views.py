@@ -142,6 +142,7 @@ def abandoned(root: Path) -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.proves("DuckDB reads the state, epochs were abandoned")
 def test_what_the_views_say_is_the_state(tmp_path: Path, parallelism: int, seed: int) -> None:
     """After runs of many epochs, starts, a crash in an epoch, and leftovers of epochs that never became checkpoints."""
     events, rng = bought(160, seed), random.Random(seed)
@@ -157,6 +158,7 @@ def test_what_the_views_say_is_the_state(tmp_path: Path, parallelism: int, seed:
         check(job, tmp_path / "root")
 
 
+@pytest.mark.proves("views over the files of the newest manifest")
 def test_the_query_of_old_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: all files of the folder, whatever the manifest says."""
     job = job_of(bought(80, 1), tmp_path, 3)

@@ -98,6 +98,7 @@ def test_a_lost_target_is_refused(kit: Kit, checkpoints: int) -> None:
 
 @pytest.mark.parametrize("kit", ROWLESS, indirect=True)
 @pytest.mark.parametrize("checkpoints", [1, 6], ids=["the first checkpoint is kept", "it is gone"])
+@pytest.mark.proves("a ledger row that is gone, the rows are there")
 def test_a_lost_ledger_row_is_refused(kit: Kit, checkpoints: int) -> None:
     world = lost_is_refused(kit, "row", checkpoints)
     assert kit.rows() == kit.expected(world.events[:-1]), "not a row more"

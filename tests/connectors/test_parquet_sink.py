@@ -286,6 +286,7 @@ def test_a_power_cut_at_any_operation(tmp_path: Path, monkeypatch: pytest.Monkey
     assert power_cuts(tmp_path, syncs=True, before=before) >= 6
 
 
+@pytest.mark.proves("files that are synced before they are renamed")
 def test_without_syncing_what_is_renamed_a_power_cut_does_harm(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"SW-SINK-LEDGER.*_ledger.json cannot be read"):
         power_cuts(tmp_path, syncs=False)

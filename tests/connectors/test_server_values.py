@@ -14,6 +14,7 @@ from value_jobs import KINDS, TYPES
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.proves("the extremes of every type, to PostgreSQL and Redis")
 def test_servers(name: str, tmp_path: Path, postgres: Any, redis_server: Any) -> None:
     made, good = TYPES[name], KINDS[name].good
     for _ in range(2):  # the second start finds everything there

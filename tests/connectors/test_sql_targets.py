@@ -37,11 +37,13 @@ def other_unique_index(kit: Any) -> None:
 
 
 @upsert
+@pytest.mark.proves("a table with another unique index")
 def test_a_row_never_removes_that_of_another_key(kit: SqlKit) -> None:
     other_unique_index(kit)
 
 
 @pytest.mark.parametrize("kit", ["sqlite-upsert"], indirect=True)
+@pytest.mark.proves("an upsert on the key")
 def test_with_insert_or_replace_it_would(kit: SqlKit, monkeypatch: pytest.MonkeyPatch) -> None:
     from streamwork.connectors.sqlite import SqliteSink
 
@@ -91,6 +93,7 @@ def theirs_stays(kit: Any, name: str) -> None:
 
 @sql
 @pytest.mark.parametrize("what", THEIRS)
+@pytest.mark.proves("a person's table with the name of a preview")
 def test_a_table_or_view_of_a_preview_s_name_is_left_alone(kit: Any, what: str) -> None:
     name, statement = THEIRS[what]
     kit.execute(statement)
@@ -109,6 +112,7 @@ def test_also_one_that_has_taken_the_place_of_ours(kit: Any) -> None:
 
 
 @sql
+@pytest.mark.proves("the record of the previews that are ours")
 def test_without_the_record_a_person_s_table_is_emptied(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqlSink, "_is_ours", lambda self, db, name, uid, sink_id: True)
     kit.execute(THEIRS["table as preview"][1])
@@ -172,6 +176,7 @@ def test_a_driver_that_was_taken_over_withdraws_nothing(kit: Any) -> None:
 
 
 @pytest.mark.parametrize("kit", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.proves("the mark that views of previews look at")
 def test_a_view_that_does_not_look_at_the_mark_shows_late_ones(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     careless = sql_views._COUNTED.partition(" WHERE ")[0]
     monkeypatch.setattr(sql_views, "_COUNTED", careless)

@@ -41,6 +41,7 @@ def job(operator: Any, retry: Retry | str, restart: Any = None, **chosen: Any) -
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 @pytest.mark.parametrize("chosen", SEMANTICS.values(), ids=SEMANTICS)
+@pytest.mark.proves("a look-up that is down for 20 s, with Retry")
 def test_an_outage_of_20_seconds_costs_time_and_nothing_else(chosen: dict[str, str], operator: Any) -> None:
     """The oracle is the same job without an outage."""
     Outage.begin()
@@ -58,6 +59,7 @@ def test_an_outage_of_20_seconds_costs_time_and_nothing_else(chosen: dict[str, s
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+@pytest.mark.proves("the retry in place")
 def test_without_retry_the_same_outage_ends_the_job(operator: Any) -> None:
     """The negative control."""
     Outage.begin({"c": 8})
@@ -215,6 +217,7 @@ def spread() -> Job:
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
+@pytest.mark.proves("any events fail any number of times, with Retry and crashes")
 def test_results_are_those_of_a_run_in_which_nothing_failed(data: Any) -> None:
     """Any events fail any number of times, at any of the steps, one behind the other; also across crashes."""
     made, seed = data.draw(st.sampled_from([tangled, spread])), data.draw(st.integers(0, 1000))
@@ -236,6 +239,7 @@ def test_results_are_those_of_a_run_in_which_nothing_failed(data: Any) -> None:
         assert sum(counts.get("retried", 0) for counts in result.counts.values()) == asked
 
 
+@pytest.mark.proves("event time that waits for a retried event")
 def test_if_nothing_were_deferred_the_results_would_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: event time that goes on although an event waits rings bells too early."""
     monkeypatch.setattr(Chain, "_advance", _not_deferred(Chain._advance))
@@ -269,6 +273,7 @@ def test_on_the_local_host_other_instances_go_on_meanwhile() -> None:
 # ---- the checkpoint waits -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("a retry longer than checkpoint_timeout")
 def test_the_checkpoint_timeout_stands_still() -> None:
     Outage.begin({"c": 8})  # 25.5 s
     result = run(job(LookUp(), Retry(within="1min"), checkpoint_timeout="5s"), {"items": ITEMS}, epoch_events=3)
@@ -276,6 +281,7 @@ def test_the_checkpoint_timeout_stands_still() -> None:
     assert Outage.log.count("c failed") == 8 and Outage.log.count("c") == 1
 
 
+@pytest.mark.proves("the marks of retries that the driver watches")
 def test_if_it_did_not_stand_still_the_epoch_would_be_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
     monkeypatch.setattr(Watch, "fresh", lambda self, epoch: [])

@@ -88,6 +88,7 @@ def rows(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.proves("an input replaced between two runs")
 def test_between_two_runs(kind: str, how: str, tmp_path: Path) -> None:
     WRITERS[kind][0](tmp_path / "in", OLD)
     run_job(job(kind, tmp_path), tmp_path / "root")
@@ -117,6 +118,7 @@ class Replacing:
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("step", [Step.PLAN, Step.REPORT, Step.COMPLETE])
 @pytest.mark.parametrize("kind", [kind for kind in WRITERS if kind != "list"])
+@pytest.mark.proves("an input replaced while the job runs")
 def test_while_the_job_runs(kind: str, step: Step, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     WRITERS[kind][0](tmp_path / "in", OLD)
     watch = Replacing(step, lambda: replace(kind, tmp_path, HOW[how]))
@@ -146,6 +148,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.proves("a crash after the first checkpoint, then another input")
 def test_a_crash_right_after_the_first_checkpoint(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The identity used to be written ten seconds later: whoever was killed before knew nothing of the input it had read."""
     WRITERS[kind][0](tmp_path / "in", OLD)
@@ -224,6 +227,7 @@ def test_two_logs_are_never_the_same(tmp_path: Path) -> None:
     assert LogSource(tmp_path / "a", Payment).mark("0", 1) != LogSource(tmp_path / "b", Payment).mark("0", 1)
 
 
+@pytest.mark.proves("the look at the input before each plan")
 def test_without_the_check_another_file_is_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
     to_json(tmp_path / "in", OLD)

@@ -61,6 +61,7 @@ def check_outputs(promises: Promises, outputs: dict[str, list[Any]]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.proves("any graph, any parallelism: order per key")
 def test_order_holds_in_any_graph(seed: int) -> None:
     built = Builder(seed, to_memory)
     crashes = [10 + seed % 37] if seed % 3 == 0 else []
@@ -120,6 +121,7 @@ def test_behind_a_re_keying_the_order_of_each_sending_instance_holds() -> None:
     assert lost, "order per key is no promise here; if it held by itself, the contract could say more"
 
 
+@pytest.mark.proves("events stay in their instance unless a key routes them")
 def test_events_that_are_spread_without_a_grouping_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: as it was once, a step of its own parallelism took events in turn."""
 

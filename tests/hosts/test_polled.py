@@ -36,6 +36,7 @@ def newest(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.proves("a source with state that advances and emits nothing")
 def test_a_source_that_advances_without_giving_anything_advances(tmp_path: Path, mode: str) -> None:
     limit = 20 if mode == "local" else 11
     outcome = run_job(polling(tmp_path, Seeking(limit)), tmp_path / "root", mode)
@@ -48,6 +49,7 @@ def test_in_a_simulation_too() -> None:
     assert simulate(polling(Path(), Seeking(12))).states["numbers"] == {0: Place(12)}
 
 
+@pytest.mark.proves("a polled source that always has something, until caught up")
 def test_a_source_that_always_has_something_is_caught_up_with_after_one_epoch(tmp_path: Path, mode: str) -> None:
     job = polling(tmp_path, Endless(), checkpoint_every="50ms")
     for run_number in (1, 2):

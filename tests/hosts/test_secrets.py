@@ -46,6 +46,7 @@ def written(server: PostgresServer, folder: Path, table: str) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.proves("a password in an address", "addresses that are sent without secrets")
 def test_workers_take_a_password_from_the_owners_file(
     tmp_path: Path,
     spark: Any,

@@ -101,6 +101,7 @@ def to_service(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("send", [to_group, to_service], ids=["group", "service"])
+@pytest.mark.proves("SIGTERM to all processes of a job on Spark")
 def test_a_signal_to_all_processes_of_a_job_on_spark_is_a_clean_stop(
     folder: Path, send: Callable[[subprocess.Popen[str]], None]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_signal_to_all_processes_of_a_job_on_spark_is_a_clean_stop(
 
 
 @pytest.mark.parametrize("moment", ["launcher", "java"])
+@pytest.mark.proves("SIGTERM while Spark starts")
 def test_a_signal_while_spark_starts_ends_the_run_and_leaves_no_process(folder: Path, moment: str) -> None:
     def begun() -> bool:
         """`launcher`: any process of Spark; `java`: its JVM, which is then starting up."""
@@ -146,6 +148,7 @@ def _command(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.proves("a Spark master that does not answer")
 def test_a_master_that_does_not_answer_is_told_at_once(folder: Path) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # taken, and nobody listens

@@ -82,6 +82,7 @@ class Remembering(StatefulOperator[Payment, Place, Payment]):
         return self.place
 
 
+@pytest.mark.proves("a source that people wrote, in a job with parallelism")
 def test_a_source_that_people_wrote_is_one_instance(tmp_path: Path, mode: str) -> None:
     job = Job("ten", parallelism=3, checkpoint_every=0)
     job.source(Ten(), id="ten").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
@@ -157,6 +158,7 @@ def test_a_union_has_as_many_instances_as_its_widest_input(tmp_path: Path) -> No
     assert sum(Counter(row.card for row in run(job).outputs["out"]).values()) == 9
 
 
+@pytest.mark.proves("more instances of a step that is not keyed, without a grouping")
 def test_more_instances_of_a_step_that_is_not_keyed_need_a_grouping() -> None:
     def job(**how: Any) -> Job:
         made = Job("more", parallelism=3)

@@ -81,6 +81,7 @@ TARGETS = {".streamwork", "out.db", *(f"out-{s}{e}" for s in ("jsonl", "csv", "p
 
 
 @pytest.mark.parametrize("how", ["run", "python"])
+@pytest.mark.proves("a job started from another folder")
 def test_a_job_started_from_elsewhere_uses_the_files_beside_it(tmp_path: Path, how: str) -> None:
     file = fill(tmp_path / "job")
     elsewhere = tmp_path / "elsewhere"

@@ -107,6 +107,7 @@ def test_the_oracle_finds_wrong_defaults(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("at", range(1, 30))
+@pytest.mark.proves("a crash at any step of the first append with a new field")
 def test_a_crash_at_any_step_of_the_first_append_with_a_new_field(at: int) -> None:
     disk, locks = SimulatedDisk(at), MemoryLocks()
     with EventLog.create(PATH, First, disk=disk, clock=HandClock(), locks=locks) as log:

@@ -1,7 +1,8 @@
 """Rows of docs/faults.md that are no points: what breaks otherwise, what is promised, and the test that proves it.
 
 To add a row: write its line below, with `held` as FILE.TEST (a file of tests or tests/matrix, or FOLDER/FILE); give that test
-the marker `@pytest.mark.proves("...")` with the row's first column (of a control: its guard); run `make faults`. A test compares
+the marker `@pytest.mark.proves("...")` with the row's first column (of a control: its guard); run `make faults`. A row
+names the control that has its checker, or none; the page lists those without one. A test compares
 both ways: a row without its marker fails, and so does a marker without a row.
 """
 
@@ -24,6 +25,7 @@ class Exactly(NamedTuple):
     previewed: str
     where: str
     held: str  # FILE.TEST, or FOLDER/FILE.TEST below tests/
+    control: str = ""  # the guard of a negative control that has the same checker; empty if there is none
 
 
 class AtOnce(NamedTuple):
@@ -33,12 +35,14 @@ class AtOnce(NamedTuple):
     sinks: str
     where: str
     held: str
+    control: str = ""
 
 
 class Refusal(NamedTuple):
     what: str
     why: str
     held: str
+    control: str = ""
 
 
 class Control(NamedTuple):
@@ -49,21 +53,24 @@ class Control(NamedTuple):
 
 EXACTLY = [
     Exactly("a sink's target, table or ledger row is gone", "refuses: SW-SINK-LOST", "all", "-", "local",
-            "connectors/test_lost.test_a_lost_target_is_refused"),
+            "connectors/test_lost.test_a_lost_target_is_refused", "the look at the ledger row before a start"),
     Exactly("the job's folder restored from a backup, sinks ahead", Outcome.CATCHES_UP.value, "all", "-", "local",
             "connectors/test_restored.test_a_job_goes_on_after_its_folder_was_restored"),
     Exactly("a death while files are merged, readers look at every step", "all of the commit or nothing", "Parquet", "-",
-            "local", "connectors/test_parquet_merging.test_readers_see_all_of_a_commit_that_merges_or_nothing"),
+            "local", "connectors/test_parquet_merging.test_readers_see_all_of_a_commit_that_merges_or_nothing",
+            "the exchange of two folders in one step"),
     Exactly("a power cut while files are merged", "all of the commit or nothing", "Parquet", "-", "local",
-            "connectors/test_parquet_sink.test_a_power_cut_at_any_operation"),
+            "connectors/test_parquet_sink.test_a_power_cut_at_any_operation",
+            "files that are synced before they are renamed"),
     Exactly("a preview of a checkpoint that is over", "is not shown", "-", _DIRTY, "local",
-            "connectors/test_sql_targets.test_previews_of_a_checkpoint_that_is_over_are_not_shown"),
+            "connectors/test_sql_targets.test_previews_of_a_checkpoint_that_is_over_are_not_shown",
+            "the mark that views of previews look at"),
     Exactly("a key too long for an index", "a dead letter, where on_error allows", "PostgreSQL, upsert", "-", "local",
-            "connectors/test_poison.test_a_key_that_is_too_long_for_an_index"),
+            "connectors/test_poison.test_a_key_that_is_too_long_for_an_index", "the codes by which PostgreSQL refuses a row"),
     Exactly("a preview half written", Outcome.COMPUTES_AGAIN.value, "-", _DIRTY, "local",
-            "test_isolation.test_of_an_epoch_that_came_to_nothing_nothing_is_shown"),
+            "test_isolation.test_of_an_epoch_that_came_to_nothing_nothing_is_shown", "previews that are removed"),
     Exactly("readers look at every step", "whole epochs, and none that is not committed", "all", _DIRTY, "local",
-            "test_isolation.test_readers_look_at_every_step"),
+            "test_isolation.test_readers_look_at_every_step", "rows that are staged, not written"),
     Exactly("database restarted in mid commit", "fails, then rolls forward", "PostgreSQL, append and upsert",
             "the same", "local, soak", "test_servers.test_a_database_is_restarted_in_the_middle_of_a_commit"),
     Exactly("Redis killed between two keys of a commit", "fails or goes on; keys are written again to the same effect",
@@ -71,7 +78,7 @@ EXACTLY = [
     Exactly("database's answer to COMMIT lost", "the ledger tells: goes on", "PostgreSQL, append and upsert", "-", "local",
             "test_servers.test_the_answer_to_a_commit_is_lost"),
     Exactly(_STILL, "turned away by its fence", "SQLite + log; Parquet; PostgreSQL, upsert; Redis", _DIRTY, "local",
-            "test_two_drivers.test_a_driver_may_stand_still_anywhere"),
+            "test_two_drivers.test_a_driver_may_stand_still_anywhere", "the fence"),
     Exactly("a task lost, or run twice", "counts once", "SQLite + log", "-", "local, Spark, soak",
             "test_two_drivers.test_a_task_that_is_run_twice_counts_once"),
     Exactly("the disk is full from some moment on", "fails, then goes on", "SQLite + log", "-", "local",
@@ -81,23 +88,27 @@ EXACTLY = [
     Exactly("an operator that raises", "is dropped once (drop), or one letter (dead-letter)", "SQLite + log", "-", "local",
             "test_histories.test_an_event_that_is_given_up_is_given_up_once"),
     Exactly("random operators, any point", "sinks and state agree", "SQLite + log", "-", "local",
-            "test_histories.test_random_results_agree_wherever_the_job_breaks"),
+            "test_histories.test_random_results_agree_wherever_the_job_breaks", "prepared manifests"),
     Exactly("two drivers that take turns in any order, with crashes, damage and lost commits",
             "every row once, or one letter that can be replayed", "in memory", "-", "local",
-            "epoch/test_walks.test_exactly_once_whatever_happens"),
+            "epoch/test_walks.test_exactly_once_whatever_happens",
+            "letters published after the checkpoint, set aside and recognised"),
     Exactly("a letter replayed at any moment; its checkpoint lost afterwards", "one letter for each event that failed",
-            "in memory", "-", "local", "epoch/test_walks.test_exactly_once_whatever_happens"),
+            "in memory", "-", "local", "epoch/test_walks.test_exactly_once_whatever_happens",
+            "letters published after the checkpoint, set aside and recognised"),
     Exactly("rows refused, and taken before their checkpoint is completed", "the row, and no letter", "SQLite + log", "-",
-            "local", "epoch/test_rejected_rows.test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count"),
+            "local", "epoch/test_rejected_rows.test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count",
+            "a record of each offer"),
     Exactly("a manifest names a path outside the job's folder", "the manifest cannot be used; nothing outside is touched",
-            "SQLite", "-", "local", "epoch/test_hostile_names.test_a_manifest_that_names_a_path_outside_is_refused"),
+            "SQLite", "-", "local", "epoch/test_hostile_names.test_a_manifest_that_names_a_path_outside_is_refused",
+            "names resolved inside the job's folder"),
     Exactly("any text in a file of the job's folder is a path that leads outside",
             "refused or not used as a path; nothing outside is touched", "SQLite", "-", "local",
-            "epoch/test_hostile_files.test_no_text_in_a_file_leads_outside"),
+            "epoch/test_hostile_files.test_no_text_in_a_file_leads_outside", "names resolved inside the job's folder"),
     Exactly("a manifest names a file outside the job's folder, and DuckDB reads the views", "the query fails", "-", "-", "local",
             "test_views.test_views_do_not_read_what_lies_outside"),
     Exactly("a process killed between writing a file and naming it", "the file is removed, unless its writer lives", "all", "-",
-            "local", "world/test_temporary.test_what_a_killed_writer_leaves_is_removed"),
+            "local", "world/test_temporary.test_what_a_killed_writer_leaves_is_removed", "the lock on a temporary file"),
     Exactly("temporary files of dead processes, in any folder of the job", "are removed", "all", "-", "local",
             "world/test_temporary.test_a_start_removes_them_in_every_folder_of_the_job"),
     Exactly("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
@@ -112,21 +123,22 @@ AT_ONCE = [
            "test_at_once.test_without_the_plan_of_an_open_epoch_at_most_once_refuses"),
     AtOnce("a sink behind its manifest", "is not noticed: there is no ledger", "is not noticed", "", "", ""),
     AtOnce("a task run twice", "nothing: the second attempt finds the claim", "nothing; the epoch comes twice",
-           "SQLite; SQLite + log", "local", "test_at_once.test_every_task_is_run_twice"),
+           "SQLite; SQLite + log", "local", "test_at_once.test_every_task_is_run_twice", "claims"),
     AtOnce("a task lost anywhere, and run again", "what it had claimed, counted", "nothing; the epoch may come again",
-           "SQLite + log", "local, Spark, soak", "test_at_once.test_a_task_is_lost_and_run_again"),
+           "SQLite + log", "local, Spark, soak", "test_at_once.test_a_task_is_lost_and_run_again", "claims"),
     AtOnce(_STILL, "at most the open epoch", "nothing; the open epoch may come again", "SQLite", "local",
-           "test_at_once.test_a_driver_that_stands_still_anywhere_and_wakes_up_breaks_no_promise"),
+           "test_at_once.test_a_driver_that_stands_still_anywhere_and_wakes_up_breaks_no_promise",
+           "a look at the fence behind a plan"),
     AtOnce("server killed in mid write", "the rows, counted", "nothing; the rows may come again",
            "PostgreSQL, append and upsert; Redis", "local, soak",
            "test_servers.test_a_server_is_killed_in_the_middle_of_a_write_at_once"),
     AtOnce("an operator that raises", "the event, counted; with fail the open epoch", "the event, if it may be given up",
            "SQLite", "local", "test_at_once.test_an_event_that_nobody_can_do"),
     AtOnce("an operator that raises sometimes", "the event, counted", "under acknowledging nothing: it comes again",
-           "SQLite + log", "local", "test_at_once.test_an_event_that_fails_twice_comes_again"),
+           "SQLite + log", "local", "test_at_once.test_an_event_that_fails_twice_comes_again", "the events that failed"),
     AtOnce("a source that gives nothing twice, any point", "at most what was under way",
            "under acknowledging only what was not in the inbox yet", "SQLite + log", "local",
-           "test_polled.test_what_was_taken_from_a_queue_waits_in_the_inbox"),
+           "test_polled.test_what_was_taken_from_a_queue_waits_in_the_inbox", "the inbox of what cannot be had again"),
     AtOnce("a source that starts at the latest", "also what arrived while the job was down, counted", "", "SQLite", "local",
            "test_at_once.test_a_source_that_starts_at_the_latest_counts_what_it_skips"),
     AtOnce("the disk is full from some moment on", "at most the open epoch, or counted",
@@ -134,10 +146,13 @@ AT_ONCE = [
            "test_at_once.test_a_disk_that_is_full_from_some_moment_on"),
     AtOnce("two drivers, and a source that gives nothing twice", "",
            "under acknowledging nothing that was in the inbox", "in memory", "local",
-           "epoch/test_walks.test_exactly_once_whatever_happens"),
+           "epoch/test_walks.test_exactly_once_whatever_happens",
+           "inbox files removed late, copied, and never those of a higher fence"),
     AtOnce("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
 ]  # fmt: skip
 REFUSED = [
+    Refusal("more instances of a step that is not keyed, without a grouping", "the order of events per key would be lost",
+            "job/test_parallelism.test_more_instances_of_a_step_that_is_not_keyed_need_a_grouping"),
     Refusal("exactly-once with a function as sink", "it keeps no ledger", "test_refused.test_every_sink_under_every_promise"),
     Refusal("exactly-once, or at-least-once by checkpoint, with a source that cannot replay", "nothing can be read again",
             "test_refused.test_a_source_that_cannot_give_the_same_events_again"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from matrix import rows as table_rows
+from matrix.findings import FINDING_CONTROLS, FINDINGS
 from matrix.on_spark import cells
 from matrix.points import (
     AT_ONCE_POINTS,
@@ -81,7 +82,7 @@ def exactly_once() -> list[str]:
     rows += [
         (name, o.value, "SQLite + log" if name.startswith("a state") else files, "-", "local") for name, o in OTHERS
     ]
-    rows += [row[:-1] for row in table_rows.EXACTLY]
+    rows += [row[:-2] for row in table_rows.EXACTLY]
     return tabled(("point", "what the next start does", "sinks", "read-uncommitted", "covered"), rows)
 
 
@@ -97,30 +98,51 @@ def at_once() -> list[str]:
         (p.name, costs(p, "at-most-once"), costs(p, "at-least-once"), _sinks(p, AT_ONCE), where(p.name))
         for p in AT_ONCE_POINTS
     ]
-    rows += [row[:-1] for row in table_rows.AT_ONCE]
+    rows += [row[:-2] for row in table_rows.AT_ONCE]
     return tabled(("point", "at-most-once loses", "at-least-once (both trackings) loses", "sinks", "covered"), rows)
 
 
 def refused() -> list[str]:
-    return tabled(("refused before anything is written", "why"), [row[:-1] for row in table_rows.REFUSED])
+    return tabled(("refused before anything is written", "why"), [row[:-2] for row in table_rows.REFUSED])
 
 
 def on_spark() -> list[str]:
     return tabled(("on Spark", "sink", "promise"), [(c.point, c.sink, c.promise) for c in cells(False)])
 
 
+CONTROLS = [*table_rows.CONTROLS, *FINDING_CONTROLS]
+ROWS = [*table_rows.EXACTLY, *table_rows.AT_ONCE, *table_rows.REFUSED, *FINDINGS]
+"""Every row that names its test. Points are not among them: all have the same checkers, whose controls are those of a promise."""
+
+
+def findings() -> list[str]:
+    return tabled(("what happens", "what the job does", "covered"), [row[:-2] for row in FINDINGS])
+
+
 def controls() -> list[str]:
+    def named(guard: str) -> str:
+        return "; ".join(dict.fromkeys(row[0] for row in ROWS if row.control == guard)) or "points"
+
     return tabled(
-        ("promise", "the guard without which the same check fails"), [row[:-1] for row in table_rows.CONTROLS]
+        ("promise", "the guard without which the same check fails", "rows"),
+        [(control.promise, control.guard, named(control.guard)) for control in CONTROLS],
     )
+
+
+def without_control() -> list[str]:
+    """Rows that a test holds whose checker was never seen to fail without a guard."""
+    found = dict.fromkeys(row[0] for row in ROWS if row.held and not row.control)
+    return tabled(("no negative control",), [(name,) for name in found])
 
 
 def text() -> str:
     parts = [
         ("Exactly-once", exactly_once()),
         ("At-most-once and at-least-once: rows are written at once", at_once()),
+        ("Values, inputs, targets, stops and security, under any semantics", findings()),
         ("What is refused", refused()),
         ("Negative controls", controls()),
+        ("Rows without a negative control", without_control()),
         ("The cells on Spark", on_spark()),
     ]
     return HEAD + "".join(f"\n## {title}\n\n" + "\n".join(lines) for title, lines in parts)

@@ -50,6 +50,7 @@ def check_shuffled(world: World, events: Sequence[Payment]) -> None:
 @pytest.mark.parametrize(("count", "outcome"), cases(DAMAGES[:1]))  # instance state needs no third manifest to be safe
 @pytest.mark.parametrize("size", [SLICE, SLICE - 1, 4 * SLICE])
 @pytest.mark.parametrize("lost", ["no plan", "every plan"])
+@pytest.mark.proves("`shuffle()` with instance state, and a fall back")
 def test_after_a_fall_back_events_go_to_the_same_instances(
     folder: Path, count: int, outcome: Outcome, size: int, lost: str
 ) -> None:
@@ -70,6 +71,7 @@ def falls_back(folder: Path, count: int, outcome: Outcome, size: int, lost: str)
     check_shuffled(world, MORE)
 
 
+@pytest.mark.proves("routing by the position in the source")
 def test_routing_by_the_number_of_the_epoch_is_caught(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from streamwork.engine.instance import Instance
 

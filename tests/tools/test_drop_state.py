@@ -175,6 +175,7 @@ def test_it_stays_dropped_before_the_first_checkpoint_without_it(world: World) -
     assert world.totals() == world.expected()
 
 
+@pytest.mark.proves("a fall back past --drop-state")
 def test_a_fall_back_past_the_drop(world: World) -> None:
     world.write(tried=TRIED)
     world.run()

@@ -77,6 +77,7 @@ def go(tmp_path: Path, job: Job, act: Callable[[Acting], None]) -> tuple[Outcome
 
 
 @pytest.mark.parametrize("chosen", SEMANTICS[1:], ids=lambda chosen: "-".join(chosen.values()))
+@pytest.mark.proves("a stop during a retry")
 def test_a_stop_is_answered_soon_and_cancels_the_epoch(tmp_path: Path, chosen: dict[str, str]) -> None:
     (tmp_path / "down").touch()
     asked, ask = asking(tmp_path / "root" / "items")
@@ -109,6 +110,7 @@ def test_under_at_most_once_then_fail_is_the_end(tmp_path: Path) -> None:
         go(tmp_path, looking(tmp_path, then="fail", **SEMANTICS[0]), ask)
 
 
+@pytest.mark.proves("the look for a stop during an epoch")
 def test_if_the_driver_did_not_look_the_stop_would_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
     monkeypatch.setattr("streamwork.tools.runner.Lives._is_asked_to_stop", lambda self: False)

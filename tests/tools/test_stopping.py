@@ -65,6 +65,7 @@ class AfterAbandoned:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "request"])
+@pytest.mark.proves("every epoch exceeds checkpoint_timeout")
 def test_a_job_all_of_whose_epochs_take_too_long_can_be_stopped(tmp_path: Path, how: str) -> None:
     def ask() -> None:
         if how == "request":
@@ -80,6 +81,7 @@ def test_a_job_all_of_whose_epochs_take_too_long_can_be_stopped(tmp_path: Path, 
     assert watcher.abandoned <= 5, "the epoch under way when the end was asked for was the last one"
 
 
+@pytest.mark.proves("more abandoned epochs in a row than the stack is deep")
 def test_abandoned_epochs_do_not_pile_up_on_the_stack(tmp_path: Path) -> None:
     """A thousand in a row are more than Python's stack holds."""
     job = summing_job(payments(30), tmp_path / "out.db")
@@ -116,6 +118,7 @@ class AtStart:
 
 
 @pytest.mark.parametrize("step", [Step.REGISTER, Step.READ, Step.REBASE, Step.READY, Step.PRUNE], ids=lambda s: s.value)
+@pytest.mark.proves("SIGTERM during recovery")
 def test_a_signal_during_recovery_ends_the_run_when_recovery_is_finished(tmp_path: Path, step: Step) -> None:
     root = tmp_path / "root"
     run_job(summing_job(payments(30), tmp_path / "out.db"), root)

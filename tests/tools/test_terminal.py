@@ -66,6 +66,7 @@ def _whole(text: str) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
+@pytest.mark.proves("terminal escapes in the input")
 def test_hostile_input_through_every_command(tmp_path: Path) -> None:
     (tmp_path / "hostile_input.py").write_text(JOB)
     line = json.dumps({"text": HOSTILE}, ensure_ascii=False)
@@ -93,6 +94,7 @@ def test_hostile_input_through_every_command(tmp_path: Path) -> None:
     assert "SW-SOURCE-BAD-EVENT" in errors and "evil" in errors and is_harmless(out + errors)
 
 
+@pytest.mark.proves("escapes in what is printed")
 def test_without_escaping_the_check_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("streamwork.tools.output.printable", "streamwork.tools.progress.printable"):
         monkeypatch.setattr(name, str)
