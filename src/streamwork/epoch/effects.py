@@ -41,7 +41,10 @@ What a crash leaves, and what the next start does with it:
     in 7               files are left that the chosen manifest accounts for: they are no orphans, and go at the next prune
     in 8b, copied      two names of one file: the higher one counts, and the lower one is removed
 
-Two drivers. A driver that has lost its job cannot get past 6a or a check before 7. One that passed 6a before the newcomer took its
+Two drivers. A driver that has lost its job cannot get past 6a or a check before 7. Most are turned away in 5b already, by the
+ledger of a sink; 6a alone stops one whose job has no sink with a ledger: it may complete N when the newcomer has read manifests
+before, and computes that slice again. Its letters and the newcomer's would be two for one event, each of which can be replayed.
+One that passed 6a before the newcomer took its
 fence has completed N before the newcomer reads manifests: N counts, and both publish the same letters. If the newcomer cannot
 use N, because it is damaged, it sets N aside; letters of N that are published after that are ignored (`DeadLetters`) and set aside
 by the next start.
