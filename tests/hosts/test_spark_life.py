@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -90,3 +91,25 @@ def test_a_jvm_that_ended_is_described(fake: Any, program: str, told: str) -> No
     assert how_it_ended().endswith("spark.log: first | ERROR no room")
     failure = spark_gone(ConnectionRefusedError("refused"))
     assert failure is not None and told in failure.cause
+
+
+# ---- a shuffle file that is lost ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("most", "then"), [("-", "lives"), ("3", "exit code 56")])
+def test_a_local_spark_outlives_the_loss_of_a_shuffle_file(tmp_path: Path, most: str, then: str) -> None:
+    """Its heartbeats fail from then on. Spark's own limit of 60, one every ten seconds, ended the JVM of a test process ten minutes
+    after a test that removes such files: where the machine was slow enough for the process to be there still.
+    """
+    (tmp_path / "spark-defaults.conf").write_text("spark.executor.heartbeatInterval 100ms\n")
+    program = Path(__file__).parent / "lost_shuffle.py"
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path), most],
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+    )
+    assert done.stdout.strip() == then, done.stderr

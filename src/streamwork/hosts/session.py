@@ -146,6 +146,9 @@ def _settings(master: str, java: Java, quiet: bool) -> dict[str, str]:
         settings["spark.shuffle.io.retryWait"] = "1s"
     else:
         settings["spark.python.daemon.module"] = DAEMON.stem
+        # When a shuffle file is lost, Spark forgets the one executor that a local Spark has, which cannot register again: its
+        # heartbeats fail from then on, and after ten minutes of that the JVM would end itself (exit code 56).
+        settings["spark.executor.heartbeat.maxFailures"] = str(2**31 - 1)
     return settings
 
 
