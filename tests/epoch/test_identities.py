@@ -62,8 +62,8 @@ WRITERS: dict[str, tuple[Callable[[Path, list[Payment]], None], Callable[[Path],
 HOW = {"in place": False, "by another": True}
 
 
-def job(kind: str, folder: Path) -> Job:
-    made = Job("reading", checkpoint_every=0)
+def job(kind: str, folder: Path, semantics: str = "exactly-once") -> Job:
+    made = Job("reading", checkpoint_every=0, semantics=semantics)
     made.source(WRITERS[kind][1](folder / "in"), id="in").sink(SqliteSink(folder / "out.db", "out"), id="out")
     return made
 
@@ -141,6 +141,37 @@ def test_while_the_job_runs(kind: str, step: Step, how: str, tmp_path: Path, mon
             WRITERS[kind][0](tmp_path / "in", OLD)
         run_job(job(kind, tmp_path), tmp_path / "root")
         assert rows(tmp_path) == [event.card for event in OLD]
+
+
+def replaced_after_the_plan(kind: str, how: str, semantics: str, folder: Path, patch: pytest.MonkeyPatch) -> list[str]:
+    """The rows that the sink has when another input stood there by the time that instances read it."""
+    WRITERS[kind][0](folder / "in", OLD)
+    watch = Replacing(Step.PLAN, lambda: replace(kind, folder, HOW[how]))
+    made = job(kind, folder, semantics)
+    patch.setattr("streamwork.epoch.driver.Driver._tell", lambda self, at, epoch, m=None: watch.on_step(at, epoch))
+    with pytest.raises(Refused, match="SW-SOURCE-"):
+        run_job(made, folder / "root")
+    assert watch.done
+    return rows(folder)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("semantics", ["at-most-once", "at-least-once"])
+@pytest.mark.parametrize("kind", [kind for kind in WRITERS if kind != "list"])
+def test_where_instances_write_at_once_they_ask_themselves(
+    kind: str, semantics: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check before the manifest would come too late: the rows would be there."""
+    assert replaced_after_the_plan(kind, how, semantics, tmp_path, monkeypatch) == []
+
+
+def test_without_asking_in_the_instance_rows_of_another_input_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    monkeypatch.setattr(identities_module.Identities, "marks", lambda self, ranges: {})
+    found = replaced_after_the_plan("json", "by another", "at-most-once", tmp_path, monkeypatch)
+    assert any(card.startswith("new") for card in found)
 
 
 class Killed(BaseException):

@@ -88,8 +88,8 @@ def test_with_a_ledger_by_fence_rows_come_twice(folder: Path, monkeypatch: pytes
             self._carry_out(db, Verdict.APPLY if first else commit_rule.settle(row, entry), entry, staged)
 
     def ledger(self: Any, uid: str, sink_id: str) -> LedgerRow | None:
-        with self._transaction() as db:
-            return self._row(db, f"{uid}/{getattr(self, '_fence', 0)}", sink_id)
+        with self._transaction() as db:  # before it has registered: as if it had, and had never written
+            return self._row(db, f"{uid}/{getattr(self, '_fence', 0)}", sink_id) or LedgerRow(0, None, "")
 
     for name, method in (("register", register), ("commit", commit), ("ledger", ledger)):
         monkeypatch.setattr(SqliteSink, name, method)

@@ -15,7 +15,7 @@ from streamwork.components.generics import type_arguments
 from streamwork.components.instance import Instance
 from streamwork.components.operator import check_record
 from streamwork.components.values import Event, Record
-from streamwork.errors import WrongUse
+from streamwork.errors import Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=Record)
@@ -287,3 +287,13 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     def native(self) -> OffsetSource[E] | None:
         """The source whose rows are in Spark's JVM, so that a host with Spark brings them, instead of `read`; None for most."""
         return None
+
+
+def source_changed(source: str, partition: str) -> Refused:
+    """The error for input that is not what a job has read before."""
+    where = f", partition {partition!r}," if partition else ""
+    return Refused(
+        "SW-SOURCE-CHANGED",
+        f"source {source!r}{where} is not the input that the job has read before: it was replaced or changed",
+        "bring the old one back; or give the new one an id of its own and run it in another --root",
+    )

@@ -20,6 +20,7 @@ import pyarrow as pa
 from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
 from streamwork.components.columns import check_entered
 from streamwork.components.schema import Misfit
+from streamwork.components.source import source_changed
 from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
@@ -126,9 +127,12 @@ class Instance:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
         for name, partitions in work.ranges.items():
             source: OffsetSource[Any] = self.chain.graph[name].component
-            pieces = self.readers.get(name, source.read)
             for partition, (start, end) in partitions.items():
-                for piece in _blamed(name, pieces(partition, start, end)):
+                if name in self.readers:
+                    pieces = self.readers[name](partition, start, end)
+                else:
+                    pieces = _recognised(name, source, partition, work, source.read(partition, start, end))
+                for piece in _blamed(name, pieces):
                     for part in self._parts(piece):
                         self.chain.process(name, partition, part)
                         yield
@@ -250,6 +254,21 @@ class Instance:
         state = rows.new_state()
         self._files.load(rows, chain, state)
         return state
+
+
+def _recognised(
+    name: str, source: OffsetSource[Any], partition: str, work: Work, pieces: Iterator[Slice]
+) -> Iterator[Slice]:
+    """The pieces, if they are of the input that was planned.
+
+    That is asked when the first piece is there, before it is processed. By then the file is open: one that takes its place later is
+    not read, and one that has taken it before is not recognised.
+    """
+    mark = work.marks.get(f"{name}/{partition}")
+    for number, piece in enumerate(pieces):
+        if number == 0 and mark is not None and not source.recognises(partition, mark):
+            raise source_changed(name, partition)
+        yield piece
 
 
 def _blamed(source: str, pieces: Iterator[Slice]) -> Iterator[Slice]:

@@ -22,6 +22,7 @@ class Work(msgspec.Struct, frozen=True):
     fence: int
     ranges: dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
     states: dict[str, tuple[FileRef, ...]]  # component -> the chain of files at `from`
+    marks: dict[str, str] = {}  # source/partition -> what its input is recognised by, where instances write at once
     watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
     ticks: tuple[int, ...] = ()
     chain: int = 0  # which chain of the layout

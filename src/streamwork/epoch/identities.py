@@ -4,7 +4,8 @@
                 one that is not is refused with SW-SOURCE-CHANGED, and nothing is planned
     2  record   what each partition can be recognised by (`OffsetSource.mark`) becomes durable in `sources.json`, before the first
                 plan that reads from it
-    3  plan     the plan is written, and the epoch is computed
+    3  plan     the plan is written, and the epoch is computed. Where instances write at once, each asks once more when it has
+                its input open, before it processes any of it (`engine.instance`)
     4  again    before the manifest is prepared, as in 1: an input that was replaced since the plan counts for nothing
 
 What a crash leaves, and what the next start does with it:
@@ -21,11 +22,11 @@ What was recorded is never replaced. `sources.json` holds SOURCE/PARTITION -> ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from streamwork.components import Position
+from streamwork.components.source import source_changed
 from streamwork.epoch.store import Store
-from streamwork.errors import Refused
 from streamwork.job import Graph
 
 
@@ -42,6 +43,11 @@ class Identities:
     def check(self) -> None:
         """1 and 4."""
         check_sources(self._graph, self._known)
+
+    def marks(self, ranges: Mapping[str, Iterable[str]]) -> dict[str, str]:
+        """Of partitions, by source: what they are recognised by, as far as that is known."""
+        names = [f"{source}/{partition}" for source, partitions in ranges.items() for partition in partitions]
+        return {name: self._known[name] for name in names if name in self._known}
 
     def record(self, end: Position) -> None:
         """2, for an epoch that reads up to `end`."""
@@ -64,9 +70,4 @@ def check_sources(graph: Graph, known: Mapping[str, str]) -> None:
     for name, mark in known.items():
         source, _, partition = name.partition("/")
         if source in components and not components[source].recognises(partition, mark):
-            where = f", partition {partition!r}," if partition else ""
-            raise Refused(
-                "SW-SOURCE-CHANGED",
-                f"source {source!r}{where} is not the input that the job has read before: it was replaced or changed",
-                "bring the old one back; or give the new one an id of its own and run it in another --root",
-            )
+            raise source_changed(source, partition)
