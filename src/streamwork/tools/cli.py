@@ -36,8 +36,8 @@ from streamwork.tools.new import create
 from streamwork.tools.on_error import parse
 from streamwork.tools.output import DROP, JSON, cell, console, print_json, say
 from streamwork.tools.progress import PlainWatcher, watcher_for
-from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
-from streamwork.tools.stopping import Stop
+from streamwork.tools.runner import NOT_STARTED, Mode, Options, Outcome, Watcher, run
+from streamwork.tools.stopping import Stop, Stopped
 from streamwork.world import RealClock, print_anything
 
 MODE = click.option(
@@ -151,7 +151,13 @@ def run_command(
     clock = RealClock()
     stop = Stop(clock)
     click.get_current_context().with_resource(stop.on_signal())  # before the job is loaded, which may take its time
-    loaded = load_job(jobfile)
+    try:
+        with stop.interrupting():
+            loaded = load_job(jobfile)
+    except Stopped:
+        if as_json:
+            print_json({"started": NOT_STARTED})
+        return
     if explain:
         _explain(loaded.job, as_json)
         return

@@ -1,7 +1,7 @@
 """How a run is asked to end: by SIGINT, by SIGTERM, or by a request in its control folder.
 
-A run listens from its beginning to its end. While it starts, it ends as soon as nothing is half done: at once while it waits for
-another driver or for Spark, else when recovery is finished. Later it completes the epoch under way.
+A run listens from its beginning to its end. While it starts, it ends as soon as nothing is half done: at once while the job file
+is loaded or it waits for another driver or for Spark, else when recovery is finished. Later it completes the epoch under way.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ class Stopped(Exception):
     """The end was asked for while the run was starting."""
 
 
+class _Now(BaseException):
+    """Raised by the handler in the middle of code that would not look at the flag, and must not catch it."""
+
+
 class Stop:
     """Whether somebody has asked for an end. A plain flag: a lock could be held at the moment the signal comes."""
 
@@ -31,6 +35,7 @@ class Stop:
         self.asked = False
         self._clock = clock
         self._listens = False
+        self._interrupts = False
 
     def wait(self, seconds: float) -> None:
         """Wait so long, or until it is asked for."""
@@ -49,6 +54,17 @@ class Stop:
         self.check()
 
     @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Meanwhile a signal does not wait: `Stopped` is raised at once. For what may take long, and leaves nothing half done."""
+        self._interrupts = True
+        try:
+            yield
+        except _Now:
+            raise Stopped from None
+        finally:
+            self._interrupts = False
+
+    @contextmanager
     def on_signal(self) -> Iterator[None]:
         """SIGINT and SIGTERM ask for an end; a second signal acts as usual. Only the main thread can listen to signals."""
         if self._listens or threading.current_thread() is not threading.main_thread():
@@ -58,6 +74,8 @@ class Stop:
 
         def ask(number: int, frame: FrameType | None) -> None:
             self.asked = True
+            if self._interrupts:
+                raise _Now
             now = self._clock.monotonic()
             if now - heard.setdefault(number, now) > ONE_SIGNAL_SECONDS:
                 signal.signal(number, before[signal.Signals(number)])
