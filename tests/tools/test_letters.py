@@ -372,7 +372,7 @@ PROGRAM = str(Path(sys.executable).parent / "streamwork")
 
 
 def test_the_example_of_the_page_runs_and_its_commands_work_as_written(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
     (commands,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "payments.py").write_text(code)
 

@@ -78,7 +78,7 @@ def test_status_tells_what_was_done_in_vain(tmp_path: Path) -> None:
 
 
 def test_status_names_the_events_that_wait(tmp_path: Path) -> None:
-    class OneRun(Exception):
+    class OneRun(BaseException):
         """The events wait for an hour."""
 
     class Until:
