@@ -268,3 +268,36 @@ def test_without_the_check_another_file_is_read_on(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("streamwork.epoch.recovery.check_sources", lambda graph, known: None)
     run_job(job("json", tmp_path), tmp_path / "root")
     assert set(rows(tmp_path)) > {event.card for event in OLD}, "of the new one all but what the old one had is there"
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "list"])
+def test_what_is_recorded_grows_with_what_was_read(kind: str, tmp_path: Path) -> None:
+    """The first checkpoint saw one event, which another input begins with as well."""
+    WRITERS[kind][0](tmp_path / "in", OLD[:1])
+    run_job(job(kind, tmp_path), tmp_path / "root")
+    WRITERS[kind][0](tmp_path / "in", OLD)
+    run_job(job(kind, tmp_path), tmp_path / "root")
+    replace(kind, tmp_path)
+    with pytest.raises(Refused, match="SW-SOURCE-CHANGED"):
+        run_job(job(kind, tmp_path), tmp_path / "root")
+    assert rows(tmp_path) == [event.card for event in OLD]
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "list"])
+def test_a_mark_is_extended_a_few_times_only_and_of_the_same_input_only(kind: str, tmp_path: Path) -> None:
+    events = [Payment(f"card-{n:05}", n) for n in range(5_000)]
+    WRITERS[kind][0](tmp_path / "in", events)
+    source = WRITERS[kind][1](tmp_path / "in")
+    first = mark = source.mark("0", source.end("0", 0, 1))
+    assert mark is not None
+    different, at = {mark}, 0
+    while (end := source.end("0", at, 1)) > at:
+        at = end
+        mark = source.extended("0", mark, at)
+        assert source.recognises("0", mark)
+        different.add(mark)
+    assert len(different) <= 16, "each is a durable write"
+    WRITERS[kind][0](tmp_path / "in", [Payment("other", 1), *events])
+    assert WRITERS[kind][1](tmp_path / "in").extended("0", first, at) == first, (
+        "which is not recognised by the next look"
+    )

@@ -256,9 +256,15 @@ class OffsetSource(AnySource, ABC, Generic[E]):
 
     def mark(self, partition: str, end: int) -> str | None:
         """What this partition can be recognised by from now on, once it was read up to offset `end`; None if nothing. It must
-        stay true while input is added. Asked once, before the first plan that reads from the partition.
+        stay true while input is added. Asked before the first plan that reads from the partition.
         """
         return self.identity()
+
+    def extended(self, partition: str, mark: str, end: int) -> str:
+        """A mark that says more of the same input than `mark`, now that it is read up to `end`; else `mark`. Asked before every
+        plan; each new mark is a durable write, so there should be few.
+        """
+        return mark
 
     def recognises(self, partition: str, mark: str) -> bool:
         """False if this is surely not the input that `mark` was taken of. Asked before every plan, so it must be cheap. Of a
@@ -287,6 +293,13 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     def native(self) -> OffsetSource[E] | None:
         """The source whose rows are in Spark's JVM, so that a host with Spark brings them, instead of `read`; None for most."""
         return None
+
+
+def worth_extending(size: int, more: int, limit: int) -> bool:
+    """True if a mark of the first `size` bytes or events should become one of the first `more`, of `limit` at most: when they are
+    twice as many, so that it happens a few times only.
+    """
+    return size < more and (more >= 2 * size or more == limit)
 
 
 def source_changed(source: str, partition: str) -> Refused:

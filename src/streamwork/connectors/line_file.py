@@ -12,7 +12,7 @@ import numpy as np
 
 from streamwork.components import Event, Located, OffsetSource, OnError, Slice, Start
 from streamwork.components.schema import fields_of
-from streamwork.components.source import check_on_error
+from streamwork.components.source import check_on_error, worth_extending
 from streamwork.errors import JobFailed, Refused
 from streamwork.wording import plural
 
@@ -85,6 +85,17 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         """The first bytes of the file, which never change: as many as are read, up to `HEAD`."""
         return self._mark(min(end, HEAD))
 
+    def extended(self, partition: str, mark: str, end: int) -> str:
+        """The first mark may be of one line, which other files begin with as well. One read shows both: that the bytes of `mark`
+        are there, and those that follow.
+        """
+        size, more = int(mark.partition(":")[0]), min(end, HEAD)
+        if not worth_extending(size, more, HEAD):
+            return mark
+        with self.path.open("rb") as file:
+            first = file.read(more)
+        return _mark_of(first) if _mark_of(first[:size]) == mark else mark
+
     def recognises(self, partition: str, mark: str) -> bool:
         """By its first bytes. While one driver lives also by its inode: a file that is put in the place of another has its own."""
         try:
@@ -101,8 +112,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
 
     def _mark(self, size: int) -> str:
         with self.path.open("rb") as file:
-            first = file.read(size)
-        return f"{len(first)}:{hashlib.sha256(first).hexdigest()}"
+            return _mark_of(file.read(size))
 
     def _first_line(self) -> str | None:
         """What an older version recognised a file by."""
@@ -230,6 +240,10 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
 
 def missing(path: Path) -> JobFailed:
     return JobFailed("SW-SOURCE-MISSING", f"{path} is not there", "create the file, or correct the path in the job")
+
+
+def _mark_of(first: bytes) -> str:
+    return f"{len(first)}:{hashlib.sha256(first).hexdigest()}"
 
 
 def line_starts(data: bytes, at: int, count: int) -> np.ndarray[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from streamwork.components import Event, OffsetSource, Slice, Start
 from streamwork.components.columns import to_batches
+from streamwork.components.source import worth_extending
 from streamwork.errors import WrongUse
 
 E = TypeVar("E", bound=Event)
@@ -43,6 +44,12 @@ class ListSource(OffsetSource[E], Generic[E]):
             found = hashlib.sha256(repr(self._events[:count]).encode(errors="backslashreplace")).hexdigest()
             self._marks[count] = f"{count}:{found}"
         return self._marks[count]
+
+    def extended(self, partition: str, mark: str, end: int) -> str:
+        count, more = int(mark.partition(":")[0]), min(end, KNOWN_BY)
+        if not worth_extending(count, more, KNOWN_BY) or self.mark(partition, count) != mark:
+            return mark
+        return self.mark(partition, more) or mark
 
     def recognises(self, partition: str, mark: str) -> bool:
         """Of a list that is shorter than what was read before, nothing will be read."""

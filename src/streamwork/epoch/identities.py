@@ -17,7 +17,8 @@ What a crash leaves, and what the next start does with it:
                positions asks the same input
     after 4    likewise
 
-What was recorded is never replaced. `sources.json` holds SOURCE/PARTITION -> mark; an older version has written SOURCE -> mark.
+What was recorded is only ever replaced by a mark that says more of the same input (`OffsetSource.extended`), as in 2.
+`sources.json` holds SOURCE/PARTITION -> mark; an older version has written SOURCE -> mark.
 """
 
 from __future__ import annotations
@@ -55,10 +56,12 @@ class Identities:
         for node in self._graph.planned:
             for name, offset in end.items():
                 source, _, partition = name.partition("/")
-                if source == node.id and name not in found and offset:
-                    mark = node.component.mark(partition, offset)
-                    if mark is not None:
-                        found[name] = mark
+                if source != node.id or not offset:
+                    continue
+                if name in found:
+                    found[name] = node.component.extended(partition, found[name], offset)
+                elif (mark := node.component.mark(partition, offset)) is not None:
+                    found[name] = mark
         if found != self._known:
             self._store.write_sources(found)
             self._known = found

@@ -70,6 +70,9 @@ class Whole(OffsetSource[Any]):
     def mark(self, partition: str, end: int) -> str | None:
         return self._source.mark(partition, end)
 
+    def extended(self, partition: str, mark: str, end: int) -> str:
+        return self._source.extended(partition, mark, end)
+
     def recognises(self, partition: str, mark: str) -> bool:
         return self._source.recognises(partition, mark)
 
