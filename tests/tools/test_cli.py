@@ -130,6 +130,16 @@ def test_a_refusal_has_its_own_exit_code(folder: Path) -> None:
     assert refused.stderr.startswith("SW-SOURCE-CHANGED")
 
 
+def test_a_file_that_cannot_be_read_has_a_code_in_every_command(folder: Path) -> None:
+    run(folder)
+    manifest = next(folder.rglob("checkpoints/000000000000.json"))
+    manifest.unlink()
+    manifest.mkdir()
+    for command in ("status", "checkpoints"):
+        failed = call(folder, command, "card_usage.py")
+        assert failed.returncode == 1 and failed.stderr.startswith("SW-IO-FAILED "), failed.stderr
+
+
 def wait_for(condition: Any, seconds: float = 30.0) -> None:
     until = time.monotonic() + seconds
     while not condition():

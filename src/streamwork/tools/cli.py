@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import streamwork
-from streamwork.errors import StreamworkError, WrongUse
+from streamwork.errors import JobFailed, StreamworkError, WrongUse
 from streamwork.hosts.archive import prepare as prepare_archive
 from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.job import Job, Layout
@@ -414,6 +414,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except StreamworkError as error:
         _fail(error, as_json)
+    except OSError as error:  # `run` has handled its own
+        action = "bring the file or folder back, or let this user read it, and try again"
+        _fail(JobFailed("SW-IO-FAILED", str(error), action), as_json)
 
 
 def _fail(error: StreamworkError, as_json: bool) -> None:
