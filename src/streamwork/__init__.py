@@ -4,6 +4,9 @@ The names below are all that a job needs. The packages, from the bottom up: comp
 connectors, hosts, tools, testing; each says in its first lines what lives there.
 """
 
+from streamwork import early  # noqa: F401  first of all: it listens to signals while the others are imported
+
+# isort: split
 from streamwork.components import (
     BatchCollector,
     Digits,

@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import msgspec
 import pytest
 
 from sample import payments, run_job, summing_job
+from streamwork import early
 from streamwork.epoch import Step
 from streamwork.epoch.control import Control, Kind
 from streamwork.epoch.fences import Fences
@@ -195,3 +197,61 @@ def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
     while not condition():
         assert time.monotonic() < until, "it did not happen"
         time.sleep(0.02)
+
+
+AT_IMPORT = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r} and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["streamwork", {command!r}, "job.py", *{more!r}]
+from streamwork.tools.cli import main
+main()
+"""
+
+
+def signalled_at_import(folder: Path, command: str, *more: str, module: str, number: int) -> CompletedProcess[str]:
+    """`streamwork COMMAND job.py`, which gets a signal when it imports `module`."""
+    (folder / "job.py").write_text(
+        "from streamwork import Event, Job, ListSource, SqliteSink\n\n"
+        "class E(Event):\n    n: int\n\n"
+        "job = Job('early')\n"
+        "job.source(ListSource([E(1)]), id='in').sink(SqliteSink('out.db', 'out'), id='out')\n"
+    )
+    code = AT_IMPORT.format(module=module, number=number, command=command, more=more)
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["streamwork.components", "pyarrow", "streamwork.tools.cli", "click"])
+def test_a_signal_while_the_package_is_imported_ends_the_run_cleanly(tmp_path: Path, module: str, number: int) -> None:
+    ended = signalled_at_import(tmp_path, "run", "--mode", "local", module=module, number=number)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "stopped before it had started" in ended.stdout
+    assert not (tmp_path / "out.db").exists()
+
+
+def test_other_commands_end_by_the_signal(tmp_path: Path) -> None:
+    ended = signalled_at_import(tmp_path, "checkpoints", module="streamwork.tools.cli", number=signal.SIGTERM)
+    assert ended.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("argv", "original", "expected"),
+    [
+        (["/usr/bin/streamwork", "run", "job.py"], ["python", "/usr/bin/streamwork", "run", "job.py"], True),
+        (["-m", "run", "job.py"], ["python", "-P", "-m", "streamwork.tools.cli", "run", "job.py"], True),
+        (["-m", "run"], ["python", "-m", "other", "run"], False),
+        (["/usr/bin/streamwork", "status", "run"], ["python", "/usr/bin/streamwork", "status", "run"], False),
+        (["/usr/bin/pytest", "run"], ["python", "/usr/bin/pytest", "run"], False),
+        (["-c"], ["python", "-c", "import streamwork"], False),
+        ([], [], False),
+    ],
+)
+def test_only_the_command_run_remembers_signals(argv: list[str], original: list[str], expected: bool) -> None:
+    assert early.is_run(argv, original) is expected

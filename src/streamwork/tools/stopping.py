@@ -1,7 +1,8 @@
 """How a run is asked to end: by SIGINT, by SIGTERM, or by a request in its control folder.
 
-A run listens from its beginning to its end. While it starts, it ends as soon as nothing is half done: at once while the job file
-is loaded or it waits for another driver or for Spark, else when recovery is finished. Later it completes the epoch under way.
+A run listens from its beginning to its end; signals that came earlier were remembered by `streamwork.early`. While it starts, it
+ends as soon as nothing is half done: at once while the job file is loaded or it waits for another driver or for Spark, else when
+recovery is finished. Later it completes the epoch under way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
+from streamwork import early
 from streamwork.world import Clock
 
 ONE_SIGNAL_SECONDS = 1.0
@@ -58,6 +61,7 @@ class Stop:
         """Meanwhile a signal does not wait: `Stopped` is raised at once. For what may take long, and leaves nothing half done."""
         self._interrupts = True
         try:
+            self.check()  # it may have come before
             yield
         except _Now:
             raise Stopped from None
@@ -78,10 +82,15 @@ class Stop:
                 raise _Now
             now = self._clock.monotonic()
             if now - heard.setdefault(number, now) > ONE_SIGNAL_SECONDS:
-                signal.signal(number, before[signal.Signals(number)])
+                signal.signal(number, before[number])
                 signal.raise_signal(number)
 
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        before: dict[int, Any] = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        came, originals = early.release()
+        before.update(originals)
+        if came:  # while the package was being imported
+            self.asked = True
+            heard.update(dict.fromkeys(came, self._clock.monotonic()))
         self._listens = True
         try:
             yield
