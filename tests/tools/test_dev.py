@@ -259,7 +259,7 @@ def test_ctrl_c_while_the_job_is_starting_ends_without_a_traceback(session: Sess
     session.wait_for((session.folder / "loading").exists)
     session.press_ctrl_c()
     assert session.end() == 0
-    assert session.said() == ""
+    assert session.said() == "stopped before it had started\n"
 
 
 def test_ctrl_c_after_a_mistake_ends_well(session: Session) -> None:

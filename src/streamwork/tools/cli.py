@@ -157,6 +157,8 @@ def run_command(
     except Stopped:
         if as_json:
             print_json({"started": NOT_STARTED})
+        else:
+            say("stopped before it had started")
         return
     if explain:
         _explain(loaded.job, as_json)
