@@ -102,7 +102,15 @@ def test_links_lead_somewhere() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["log", "operating", "semantics", pytest.param("sources", marks=pytest.mark.spark), "testing", "writing-jobs"],
+    [
+        "delivery",
+        "log",
+        "operating",
+        "semantics",
+        pytest.param("sources", marks=pytest.mark.spark),
+        "testing",
+        "writing-jobs",
+    ],
 )
 def test_the_examples_of_the_guides_run(tmp_path: Path, page: str) -> None:
     (tmp_path / "example.py").write_text("\n".join(blocks("python", (REPO / "docs" / f"{page}.md").read_text())))
