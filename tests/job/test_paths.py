@@ -198,3 +198,14 @@ def test_a_job_whose_target_is_where_paths_used_to_lead_is_refused(
         run(make(name))  # moved to where it is looked for, it goes on
         shutil.rmtree(tmp_path / "root")
         (tmp_path / "job" / name).rename(old / f"done-{name}")
+
+
+def test_the_path_of_a_job_file_does_not_depend_on_where_it_was_named_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`views.sql` and others keep the path of the root, which must hold when the folder in between is removed."""
+    (tmp_path / "plain.py").write_text("from streamwork import Job\n\njob = Job('plain')\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert load_job("../plain.py").default_root == tmp_path.resolve() / ".streamwork"

@@ -37,6 +37,8 @@ def load_job(target: str) -> JobFile:
     path = Path(file).absolute()
     if not path.is_file():
         raise WrongUse("SW-JOBFILE-MISSING", f"there is no file {path}", "name the Python file that defines the job")
+    if ".." in path.parts:  # the folder before it may be removed, and the path is kept in files
+        path = path.parent.resolve() / path.name
     module = import_file(path)
     jobs = {variable: value for variable, value in vars(module).items() if isinstance(value, Job)}
     if name in jobs:
