@@ -27,7 +27,7 @@ def test_one_thing_is_one() -> None:
 
 def test_messages_do_not_put_a_number_before_a_plural() -> None:
     """A computed number and a noun in the plural: one of them reads "1 events"."""
-    bare = re.compile(r"\{[^}]*:,\} (events|keys|dead letters|restarts|transactions|cards)\b")
+    bare = re.compile(r"\{[^}]*:,(\.0f)?\} (events|keys|dead letters|restarts|transactions|cards)\b")
     found = [
         f"{path.name}: {line.strip()}"
         for path in SOURCES.rglob("*.py")

@@ -31,8 +31,8 @@ class Count:
     def line(self, manifest: Manifest) -> str:
         self._events += manifest.events
         keys = sum(counters.get("keys", 0) for counters in manifest.counters.values())
-        rate = self._events / max(1e-9, time.monotonic() - self._began)
-        return f"checkpoint {manifest.epoch} · {plural(self._events, 'event')} · {rate:,.0f} events/s · {plural(keys, 'key')}"
+        rate = plural(round(self._events / max(1e-9, time.monotonic() - self._began)), "event")
+        return f"checkpoint {manifest.epoch} · {plural(self._events, 'event')} · {rate}/s · {plural(keys, 'key')}"
 
 
 class PlainWatcher:
