@@ -253,6 +253,25 @@ def test_asked_to_end_it_stops_the_job_and_leaves_no_process(session: Session, n
     }
 
 
+def test_a_lost_sink_is_filled_again_if_asked(session: Session) -> None:
+    """The advice of SW-SINK-LOST can be followed in `dev`."""
+    session.start()
+    session.wait_for_sums(2, 3)
+    session.press_ctrl_c()
+    assert session.end() == 0
+    (session.folder / "out.db").unlink()
+    session.start()
+    session.wait_for_line("start once with --refill sums")
+    session.press_ctrl_c()
+    assert session.end() == 0
+    session.start("--refill", "sums")
+    session.wait_for_sums(2, 3)
+    session.order(4)
+    session.wait_for_sums(3, 7)
+    session.press_ctrl_c()
+    assert session.end() == 0
+
+
 def test_ctrl_c_while_the_job_is_starting_ends_without_a_traceback(session: Session) -> None:
     session.save("pricing.py", "import time\nopen('loading', 'w').close()\ntime.sleep(600)\n")
     session.start()

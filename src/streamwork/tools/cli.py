@@ -34,7 +34,7 @@ from streamwork.tools.log_commands import log_group
 from streamwork.tools.metrics_server import TOKEN, serving
 from streamwork.tools.new import create
 from streamwork.tools.on_error import parse
-from streamwork.tools.output import DROP, JSON, cell, console, print_json, say
+from streamwork.tools.output import DROP, JSON, REFILL, cell, console, print_json, say
 from streamwork.tools.progress import PlainWatcher, watcher_for
 from streamwork.tools.runner import NOT_STARTED, Mode, Options, Outcome, Watcher, run
 from streamwork.tools.stopping import Stop, Stopped
@@ -94,12 +94,7 @@ def cli() -> None:
     is_flag=True,
     help="Catch up although a sink may then have other rows than the state tells of.",
 )
-@click.option(
-    "--refill",
-    multiple=True,
-    metavar="SINK",
-    help="If this sink's target is lost, write the output of the kept checkpoints again. For several, say it again.",
-)
+@REFILL
 @click.option(
     "--no-restart", is_flag=True, help="A failure ends the run; otherwise the job is started again a few times."
 )
@@ -224,8 +219,11 @@ def new_command(name: str, folder: Path | None, as_json: bool) -> None:
     help="Where state and checkpoints are kept  [default: .streamwork beside JOBFILE, as with run]",
 )
 @DROP
+@REFILL
 @JSON
-def dev_command(jobfile: str, root: Path | None, drop_state: tuple[str, ...], as_json: bool) -> None:
+def dev_command(
+    jobfile: str, root: Path | None, drop_state: tuple[str, ...], refill: tuple[str, ...], as_json: bool
+) -> None:
     """Run the job without Spark, and start it anew from its last checkpoint whenever it is saved, until Ctrl-C."""
     output = sys.stderr if as_json else None
     outcome = develop(
@@ -235,6 +233,7 @@ def dev_command(jobfile: str, root: Path | None, drop_state: tuple[str, ...], as
         output,
         RealClock(),
         drop_state,
+        refill,
     )
     if as_json:
         print_json(outcome)

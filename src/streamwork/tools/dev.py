@@ -61,6 +61,7 @@ def develop(
     output: IO[str] | None,
     clock: Clock,
     drop_state: Sequence[str] = (),
+    refill: Sequence[str] = (),
 ) -> DevOutcome:
     """Run ``JOBFILE[:NAME]`` anew after every save, until SIGINT, SIGTERM or SIGHUP; the rounds are told above.
 
@@ -75,6 +76,7 @@ def develop(
         command += ["--root", str(root)]
     if drop_state:  # one request for all starts: the first that can drops it
         command += ["--drop-request", secrets.token_hex(8), *(f"--drop-state={name}" for name in drop_state)]
+    command += [f"--refill={name}" for name in refill]
     starts = failures = 0
     with _listening() as asked:
         while not asked.times:

@@ -22,6 +22,12 @@ DROP = click.option(
     metavar="ID",
     help="Drop the stored state of a component, once: it was removed from the job, or begins with empty state.",
 )
+REFILL = click.option(
+    "--refill",
+    multiple=True,
+    metavar="SINK",
+    help="If this sink's target is lost, write the output of the kept checkpoints again. For several, say it again.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
