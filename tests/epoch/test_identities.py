@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sample import Payment, run_job
-from streamwork import Csv, Job, JsonLines, ListSource, LogSource, Parquet, Refused, SqliteSink
+from streamwork import Csv, Job, JobFailed, JsonLines, ListSource, LogSource, Parquet, Refused, SqliteSink
 from streamwork.components import OffsetSource
 from streamwork.epoch import identities as identities_module
 from streamwork.epoch.driver import Step
@@ -198,14 +198,19 @@ def test_a_crash_right_after_the_first_checkpoint(kind: str, tmp_path: Path, mon
         run_job(job(kind, tmp_path), tmp_path / "root", take_over=True)
 
 
-def test_the_mark_is_durable_before_the_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("semantics", "before"), [("exactly-once", "prepared"), ("at-least-once", "prepared"), ("at-most-once", "plan")]
+)
+def test_the_mark_is_durable_before_the_first_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, semantics: str, before: str
+) -> None:
     to_json(tmp_path / "in", OLD)
     writes: list[str] = []
     replaced, created = RealDisk.replace, RealDisk.create
     monkeypatch.setattr(RealDisk, "replace", lambda s, p, d: (writes.append(p.name), replaced(s, p, d))[1])
     monkeypatch.setattr(RealDisk, "create", lambda s, p, d: (writes.append(p.name), created(s, p, d))[1])
-    run_job(job("json", tmp_path), tmp_path / "root")
-    assert writes.index("sources.json") < writes.index("000000000001.plan.json")
+    run_job(job("json", tmp_path, semantics), tmp_path / "root")
+    assert writes.index("sources.json") < writes.index(f"000000000001.{before}.json")
     assert writes.count("sources.json") == 1, "once, not for every plan"
 
 
@@ -281,6 +286,19 @@ def test_what_is_recorded_grows_with_what_was_read(kind: str, tmp_path: Path) ->
     with pytest.raises(Refused, match="SW-SOURCE-CHANGED"):
         run_job(job(kind, tmp_path), tmp_path / "root")
     assert rows(tmp_path) == [event.card for event in OLD]
+
+
+def test_a_line_that_no_checkpoint_has_read_may_be_corrected(tmp_path: Path) -> None:
+    """As the error about it advises, also where it is the first one."""
+    for good in ([], OLD):
+        to_json(tmp_path / "in", good)
+        with (tmp_path / "in").open("a") as file:
+            file.write('{"card": "last", "amount": "x"}\n')
+        with pytest.raises(JobFailed, match="SW-SOURCE-BAD-EVENT"):
+            run_job(job("json", tmp_path), tmp_path / "root")
+    to_json(tmp_path / "in", [*OLD, Payment("last", 7)])
+    run_job(job("json", tmp_path), tmp_path / "root")
+    assert rows(tmp_path) == [*(event.card for event in OLD), "last"]
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "list"])

@@ -413,7 +413,7 @@ class Driver:
 
     def _prepare(self, plan: Plan, reports: Sequence[Report]) -> Manifest:
         """4. From here on the epoch is never abandoned, only rolled forward."""
-        self._planner.identities.check()  # what was read is what was planned
+        self._planner.identities.keep()  # what was read is what was planned
         settled = self._undone.settle(plan, reports)
         counters = {node.id: reported.counters(node.id, reports) for node in self.graph.nodes}
         for name, changes in settled.counts.items():  # a component may be gone that has not acknowledged an event

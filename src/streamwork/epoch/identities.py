@@ -2,23 +2,21 @@
 
     1  look     `Planner.plan` asks every source that was read before whether it is still that input (`OffsetSource.recognises`);
                 one that is not is refused with SW-SOURCE-CHANGED, and nothing is planned
-    2  record   what each partition can be recognised by (`OffsetSource.mark`) becomes durable in `sources.json`, before the first
-                plan that reads from it
+    2  take     what each partition can be recognised by (`OffsetSource.mark`, `extended`) is taken in memory, as far as the plan
+                reads. Under at-most-once it becomes durable in `sources.json` at once, since a plan is a position there
     3  plan     the plan is written, and the epoch is computed. Where instances write at once, each asks once more when it has
                 its input open, before it processes any of it (`engine.instance`)
-    4  again    before the manifest is prepared, as in 1: an input that was replaced since the plan counts for nothing
+    4  keep     before the manifest is prepared, all are asked again, those of 2 included: an input that was replaced since the
+                plan counts for nothing. Then they become durable in `sources.json`
 
 What a crash leaves, and what the next start does with it:
 
-    after 1    nothing
-    after 2    a mark without a plan: the same input is recognised by it; where another one is there by now, the start is refused,
-               although nothing was read, unless no plan was ever written, since then nothing is asked
-    after 3    a plan that nothing was prepared of, or a manifest: the mark was durable before them, so whoever reads on from their
-               positions asks the same input
-    after 4    likewise
+    after 1, 2, 3   nothing that is new: input that no checkpoint has read may be corrected, as the error about a bad line advises
+    after 4         a mark without a manifest: the same input is recognised by it
+    later           a manifest: the mark was durable before it, so its positions are read on in the same input only
 
-What was recorded is only ever replaced by a mark that says more of the same input (`OffsetSource.extended`), as in 2.
-`sources.json` holds SOURCE/PARTITION -> mark; an older version has written SOURCE -> mark.
+A mark is only replaced by a longer one of the same input. `sources.json` holds SOURCE/PARTITION -> mark; an older version has
+written SOURCE -> mark.
 """
 
 from __future__ import annotations
@@ -36,21 +34,28 @@ class Identities:
         self._graph = graph
         self._store = store
         self._known: dict[str, str] = {}
+        self._stored: dict[str, str] = {}  # what of it is durable
 
     def resume(self) -> None:
         """Before the first plan of a start."""
         self._known = self._store.sources()
+        self._stored = dict(self._known)
 
     def check(self) -> None:
-        """1 and 4."""
+        """1."""
         check_sources(self._graph, self._known)
+
+    def keep(self) -> None:
+        """4."""
+        self.check()
+        self._write()
 
     def marks(self, ranges: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Of partitions, by source: what they are recognised by, as far as that is known."""
         names = [f"{source}/{partition}" for source, partitions in ranges.items() for partition in partitions]
         return {name: self._known[name] for name in names if name in self._known}
 
-    def record(self, end: Position) -> None:
+    def take(self, end: Position) -> None:
         """2, for an epoch that reads up to `end`."""
         found = dict(self._known)
         for node in self._graph.planned:
@@ -62,9 +67,14 @@ class Identities:
                     found[name] = node.component.extended(partition, found[name], offset)
                 elif (mark := node.component.mark(partition, offset)) is not None:
                     found[name] = mark
-        if found != self._known:
-            self._store.write_sources(found)
-            self._known = found
+        self._known = found
+        if self._graph.promise.at_most_once:
+            self._write()
+
+    def _write(self) -> None:
+        if self._known != self._stored:
+            self._store.write_sources(self._known)
+            self._stored = dict(self._known)
 
 
 def check_sources(graph: Graph, known: Mapping[str, str]) -> None:

@@ -138,7 +138,7 @@ class Planner:
     ) -> Plan:
         """A name that is taken means that the number is spent: take the next."""
         idle, self._idle = self._idle, None
-        self.identities.record(end)
+        self.identities.take(end)
         if idle is not None and (idle.parent, idle.start, idle.end, idle.ticks) == (parent, start, end, ticks):
             begin(idle.epoch)
             return idle
