@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ from streamwork.hosts.spark_life import forget_spark, how_it_ended, spark_is_gon
 
 hypothesis.settings.register_profile("streamwork", deadline=None)  # how long a case takes is a matter of the machine
 hypothesis.settings.load_profile("streamwork")
+
+# A shell that starts the tests in the background lets them, and all that they start, ignore SIGINT.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test's Spark lives for seconds or minutes: what the better of Java's two compilers costs never pays.
 os.environ.setdefault(OPTIONS, "-XX:TieredStopAtLevel=1")
