@@ -292,20 +292,19 @@ def outcomes(path: Path) -> list[Sum]:
 
 def in_doubt(path: Path) -> list[InDoubt]:
     """What is in doubt since the history was begun, oldest first."""
-    names = InDoubt.__struct_fields__
-    found = _query(path, f"SELECT {_DOUBT} FROM in_doubt ORDER BY epoch, source")
-    try:
-        return [msgspec.convert(dict(zip(names, values, strict=True)), InDoubt) for values in found]
-    except msgspec.ValidationError:
-        return []
+    return _all(path, InDoubt, f"SELECT {_DOUBT} FROM in_doubt ORDER BY epoch, source")
 
 
 def input_ends(path: Path) -> list[InputEnd]:
     """Where the input of each source partition ended when a driver last looked."""
-    names = InputEnd.__struct_fields__
-    found = _query(path, f"SELECT {_ENDS} FROM ends ORDER BY source, partition")
+    return _all(path, InputEnd, f"SELECT {_ENDS} FROM ends ORDER BY source, partition")
+
+
+def _all(path: Path, kind: type[T], query: str) -> list[T]:
+    """The rows of a table whose columns are the fields of `kind`; none if they cannot be read as such."""
+    names = [field.name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
     try:
-        return [msgspec.convert(dict(zip(names, values, strict=True)), InputEnd) for values in found]
+        return [msgspec.convert(dict(zip(names, values, strict=True)), kind) for values in _query(path, query)]
     except msgspec.ValidationError:
         return []
 
