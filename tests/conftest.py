@@ -81,7 +81,7 @@ LONGEST = (
     "matrix/test_at_once.py",
     "hosts/test_kills.py",
     "hosts/test_cluster.py",
-    "hosts/test_exchange.py",
+    "engine/test_exchange.py",
     "test_nothing_slips_through.py",
     "tools/test_cli.py",
 )

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from contract_jobs import Counter
-from hosts import test_component_model, test_every_host, test_exchange
+from engine import test_exchange
+from hosts import test_component_model, test_every_host
 from sample import Payment, Summing, expected_journal, payments, run_job, summing_job
 from streamwork import DataFrameSource, EventLog, Job, JsonLines, ListSource, LogSource, Refused, SqliteSink
 from streamwork.tools.backfill import Whole
