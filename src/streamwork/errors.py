@@ -6,7 +6,10 @@ Every code is explained in ``docs/errors.md``.
 
 from __future__ import annotations
 
+import copy
+import errno
 from types import FrameType
+from typing import Self
 
 
 def writable(text: str) -> str:
@@ -21,28 +24,25 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
-UNCHANGING = frozenset(
+LASTING = frozenset(
     {
-        "SW-ENGINE-FAILED",
-        "SW-INBOX-EVENT",
-        "SW-INTERNAL",
-        "SW-OPERATOR-COPY",
-        "SW-OPERATOR-FAILED",
-        "SW-SINK-REJECTED",
-        "SW-SOURCE-BAD-EVENT",
-        "SW-SOURCE-HEADER",
-        "SW-SOURCE-SCHEMA",
-        "SW-TYPE-EVENT",
-        "SW-TYPE-VALUE",
+        errno.EACCES,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
     }
 )
-"""Codes of errors that come again unless the code or the data changes. An operator that raised is one unless what it raised is
-retryable (`is_retryable`)."""
+"""Error numbers of the operating system that point to a wrong path or missing rights. A full disk or an I/O error may pass."""
 
-ABOUT_ONE_EVENT = frozenset(
-    {"SW-OPERATOR-FAILED", "SW-SINK-REJECTED", "SW-SOURCE-BAD-EVENT", "SW-TYPE-EVENT", "SW-TYPE-VALUE"}
-)
-"""Codes of errors that another `on_error` of the component would have set aside with their event."""
+
+def is_lasting(error: OSError) -> bool:
+    """True if the operation fails again until a path or the rights on it are changed."""
+    return error.errno in LASTING
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -79,29 +79,44 @@ def raised_at(error: BaseException) -> tuple[FrameType | None, str]:
 
 
 class StreamworkError(Exception):
-    """Something a person has to know about.
+    """An error that is reported to the user.
 
-    `code` is stable and can be searched for, `cause` says what happened, `action` says what to do about it.
+    `code` is stable and can be searched for, `cause` says what happened, `action` says what to do about it. The other attributes
+    decide what a run does about the error. The raise site sets them; they survive pickling, and `engine.report.Failure` carries
+    them from a worker to the driver.
     """
 
     exit_code = 1
-    component = ""
-    """If it is about one event: the component that could not do it, and whose `on_error` decides what becomes of it."""
-    retryable: bool
+    retryable = False
     """True if a restart may help although nothing is changed. If not, the same error twice in a row ends the run."""
+    about_one_event = False
+    """True if one event caused it, so that another `on_error` of `component` sets that event aside."""
+    about_setup = False
+    """True if a first start that fails with it has a wrong path or address, or lacks a program. Before the first completed
+    checkpoint it ends the run; later the file or server may come back."""
+    component = ""
+    """The component whose `on_error` applies, if it is about one event; empty if there is none."""
 
-    def __init__(self, code: str, cause: str, action: str) -> None:
+    def __init__(
+        self,
+        code: str,
+        cause: str,
+        action: str,
+        *,
+        retryable: bool | None = None,
+        about_one_event: bool = False,
+        about_setup: bool = False,
+        component: str = "",
+    ) -> None:
         cause = writable(cause)
         super().__init__(code, cause, action)
         self.code = code
         self.cause = cause
         self.action = action
-        self.retryable = self.exit_code == 1 and code not in UNCHANGING
-
-    @property
-    def about_one_event(self) -> bool:
-        """True if another `on_error` of `component` would have set the event aside."""
-        return self.code in ABOUT_ONE_EVENT and bool(self.component)
+        self.retryable = type(self).retryable if retryable is None else retryable
+        self.about_one_event = about_one_event
+        self.about_setup = about_setup
+        self.component = component
 
     def __str__(self) -> str:
         return printable(f"{self.code}: {self.cause}\n  what to do: {self.action}")
@@ -109,20 +124,27 @@ class StreamworkError(Exception):
     def to_dict(self) -> dict[str, str]:
         return {"code": self.code, "cause": self.cause, "action": self.action}
 
+    def with_cause(self, cause: str) -> Self:
+        """The same error with another cause."""
+        changed = copy.copy(self)
+        changed.cause = writable(cause)
+        return changed
+
 
 class JobFailed(StreamworkError):
-    """The job, its input or its surroundings failed; the last completed checkpoint is good."""
+    """The job, its input or its surroundings failed. The last completed checkpoint is intact."""
 
     exit_code = 1
+    retryable = True
 
 
 class WrongUse(StreamworkError):
-    """The job or the command is not well formed; nothing was started."""
+    """The job or the command is not well formed. Nothing was started."""
 
     exit_code = 2
 
 
 class Refused(StreamworkError):
-    """Going on could lose or double results, so Streamwork does not, until a person decides."""
+    """To continue could lose or repeat results, so Streamwork stops until the user decides."""
 
     exit_code = 3

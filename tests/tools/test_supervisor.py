@@ -24,6 +24,7 @@ from streamwork import (
     SqliteSink,
     WrongUse,
 )
+from streamwork.connectors.line_file import missing
 from streamwork.epoch import Step
 from streamwork.errors import is_retryable
 from streamwork.log import FileLocks, locked
@@ -31,7 +32,9 @@ from streamwork.testing.clock import VirtualClock
 from streamwork.tools.runner import Mode, Options, Outcome, run
 from streamwork.tools.supervisor import supervise
 
-BAD = JobFailed("SW-OPERATOR-FAILED", "sums raised ValueError while applying Payment('a') (epoch 3)", "mend it")
+BAD = JobFailed(
+    "SW-OPERATOR-FAILED", "sums raised ValueError while applying Payment('a') (epoch 3)", "fix it", retryable=False
+)
 WEATHER = JobFailed("SW-SINK-FAILED", "the database is away", "bring it back")
 
 
@@ -108,7 +111,7 @@ def test_without_a_policy_a_failure_is_the_end() -> None:
 
 
 def again(epoch: int) -> JobFailed:
-    return JobFailed(BAD.code, BAD.cause.replace("epoch 3", f"epoch {epoch}"), BAD.action)
+    return BAD.with_cause(BAD.cause.replace("epoch 3", f"epoch {epoch}"))
 
 
 def test_an_event_that_fails_again_right_away_is_not_tried_for_ever() -> None:
@@ -156,20 +159,21 @@ REFUSED = "sink out refuses row {'id': 7} of checkpoint 3 for good: IntegrityErr
     ("code", "cause"), [("SW-SINK-REJECTED", REFUSED), ("SW-INBOX-EVENT", "is no Payment any more")]
 )
 def test_what_is_refused_for_good_is_tried_once_more_and_not_five_times(code: str, cause: str) -> None:
-    patient = Patient(JobFailed(code, cause, ""), JobFailed(code, cause.replace("checkpoint 3", "checkpoint 4"), ""))
+    first = JobFailed(code, cause, "", retryable=False)
+    patient = Patient(first, first.with_cause(cause.replace("checkpoint 3", "checkpoint 4")))
     with pytest.raises(JobFailed, match=f"{code}.*right after a restart, so restarts do not help"):
         patient.supervised(Backoff())
     assert len(patient.paused) == 1
 
 
-MISSING = JobFailed("SW-SOURCE-MISSING", "in.jsonl is not there", "create the file, or correct the path in the job")
+MISSING = missing(Path("in.jsonl"))
 
 
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
         (MISSING, "SW-SOURCE-MISSING"),
-        (JobFailed("SW-JAVA-MISSING", "none was found", "install one"), "SW-JAVA-MISSING"),
+        (JobFailed("SW-JAVA-MISSING", "none was found", "install one", about_setup=True), "SW-JAVA-MISSING"),
         (NotADirectoryError(20, "Not a directory"), "SW-IO-FAILED"),
         (FileNotFoundError(2, "No such file or directory"), "SW-IO-FAILED"),
     ],
@@ -187,7 +191,7 @@ def test_a_start_that_cannot_succeed_is_not_tried_again(fault: Exception, code: 
     "fates",
     [
         pytest.param((BAD, 1, again(5), None), id="a checkpoint was completed in between"),
-        pytest.param((BAD, JobFailed(BAD.code, "another event (epoch 4)", ""), None), id="another event"),
+        pytest.param((BAD, BAD.with_cause("another event (epoch 4)"), None), id="another event"),
         pytest.param((BAD, WEATHER, again(5), None), id="something else came in between"),
         pytest.param((WEATHER, WEATHER, None), id="what may pass by itself"),
     ],

@@ -62,6 +62,8 @@ def check_types(kind: type[msgspec.Struct] | None, structs: Sequence[Any], where
             "SW-TYPE-EVENT",
             f"{where}: expected {wanted} but got {got}: {show(culprit)}",
             f"emit {wanted}, or declare the type that is emitted",
+            retryable=False,
+            about_one_event=True,
         )
 
 
@@ -182,6 +184,8 @@ def _misfitting(kind: type[msgspec.Struct], where: str, what: str) -> JobFailed:
         "SW-TYPE-EVENT",
         f"{where} emitted a batch that does not hold {kind.__name__} events: {what}",
         f"emit a batch with the columns of {kind.__name__}: {', '.join(arrow_schema(kind).names)}",
+        retryable=False,
+        about_one_event=True,
     )
 
 
@@ -233,4 +237,6 @@ def misfit_error(misfit: Misfit, kind: type[msgspec.Struct], structs: Sequence[A
         "SW-TYPE-VALUE",
         f"{where}: {kind.__name__}.{misfit.path}: {misfit}{named}",
         f"give {misfit.path} a value of the declared type, or declare another type",
+        retryable=False,
+        about_one_event=True,
     )

@@ -41,7 +41,7 @@ def checked_slice(
             except Misfit as misfit:
                 why = f"{row_name(row)}, field {misfit.path!r}: {misfit}"
                 if on_error in (None, "fail"):
-                    raise JobFailed("SW-SOURCE-BAD-EVENT", why, action) from None
+                    raise JobFailed("SW-SOURCE-BAD-EVENT", why, action, retryable=False, about_one_event=True) from None
                 piece.leave_out(
                     on_error, str({n: _only(batch.column(n).slice(row, 1)) for n in batch.schema.names}), why
                 )

@@ -177,6 +177,7 @@ class Csv(LineFile[E], Generic[E]):
             f"the first row of {self.path} {fault}",
             "correct it; or, if the file has no row of names, give them with header=[...]; "
             f"or, if its values are not parted by {self._delimiter!r}, say by what with delimiter=",
+            retryable=False,
         )
 
     def _given_names(self, header: Any) -> list[str]:

@@ -207,6 +207,8 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
             "SW-SOURCE-BAD-EVENT",
             f"{why}. The line: {shown[:200]}",
             'correct the line and start again, or set such lines aside with on_error="dead-letter"',
+            retryable=False,
+            about_one_event=True,
         )
 
     def told(self, line: bytes, at: int, field: str, reason: str) -> tuple[str, str]:
@@ -239,7 +241,9 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
 
 
 def missing(path: Path) -> JobFailed:
-    return JobFailed("SW-SOURCE-MISSING", f"{path} is not there", "create the file, or correct the path in the job")
+    return JobFailed(
+        "SW-SOURCE-MISSING", f"{path} is not there", "create the file, or correct the path in the job", about_setup=True
+    )
 
 
 def _mark_of(first: bytes) -> str:

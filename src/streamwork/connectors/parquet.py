@@ -200,6 +200,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
                 "SW-SOURCE-SCHEMA",
                 f"{file}: {misfit}",
                 f"write the file anew with columns that fit {self.event.__name__}, or declare the field as the column is",
+                retryable=False,
             )
         return parquet
 

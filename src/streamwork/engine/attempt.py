@@ -31,7 +31,7 @@ from streamwork.engine.parcel import Head, Kind, Parcel, Wire
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.engine.wiring import Place, downstream, upstream, ways
 from streamwork.engine.work import Work
-from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at
+from streamwork.errors import JobFailed, StreamworkError, described, is_lasting, is_retryable, raised_at
 from streamwork.job import Graph, Layout
 from streamwork.state import FileRef, State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
@@ -240,11 +240,10 @@ def placed(error: Exception, graph: Graph, epoch: int) -> StreamworkError:
         return error
     if isinstance(error, OSError):
         action = "make room, or bring the file or folder back, and start again: the last checkpoint is good"
-        return JobFailed("SW-IO-FAILED", f"{error}{place}", action)
-    failed = JobFailed(
+        return JobFailed("SW-IO-FAILED", f"{error}{place}", action, about_setup=is_lasting(error))
+    return JobFailed(
         "SW-ENGINE-FAILED",
         f"{described(error)}{raised_at(error)[1]}{place}",
         "start again: the last checkpoint is good. If it comes back, report it with these lines, and with the input if you can",
+        retryable=is_retryable(error),
     )
-    failed.retryable = is_retryable(error)
-    return failed

@@ -17,9 +17,6 @@ from streamwork.components.fitting import check_fits
 from streamwork.errors import StreamworkError
 from streamwork.job import Graph, Input, NodeKind
 
-ILL_TYPED = ("SW-TYPE-EVENT", "SW-TYPE-VALUE")
-"""What was emitted, or kept, is not of the declared type."""
-
 
 class Blame(NamedTuple):
     where: str  # as errors name it
@@ -38,7 +35,7 @@ class Blame(NamedTuple):
         return cls(component, answering(graph, component))
 
     def put_on(self, error: StreamworkError) -> None:
-        if error.code in ILL_TYPED and not error.component:
+        if error.about_one_event and not error.component:
             error.component = self.component
 
     @contextlib.contextmanager

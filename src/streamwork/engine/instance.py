@@ -290,6 +290,7 @@ def _event(node: Node, kind: type[Event], text: str) -> Event:
             "SW-INBOX-EVENT",
             f"an event in the inbox of {node.id} is no {kind.__name__} any more: {error}. The event: {text[:200]}",
             f"give {kind.__name__} the fields that it had when the event was put there, and start again",
+            retryable=False,
         ) from None
 
 

@@ -37,18 +37,26 @@ class Failure(msgspec.Struct, frozen=True):
     cause: str
     action: str
     exit_code: int
-    component: str = ""
-    retryable: bool = False
+    component: str
+    retryable: bool
+    about_one_event: bool
+    about_setup: bool
 
     @classmethod
     def of(cls, error: StreamworkError) -> Failure:
-        return cls(error.code, error.cause, error.action, error.exit_code, error.component, error.retryable)
+        return cls(**{name: getattr(error, name) for name in cls.__struct_fields__})
 
     def to_error(self) -> StreamworkError:
         kind = {2: WrongUse, 3: Refused}.get(self.exit_code, JobFailed)
-        error = kind(self.code, self.cause, self.action)
-        error.component, error.retryable = self.component, self.retryable
-        return error
+        return kind(
+            self.code,
+            self.cause,
+            self.action,
+            retryable=self.retryable,
+            about_one_event=self.about_one_event,
+            about_setup=self.about_setup,
+            component=self.component,
+        )
 
 
 class Reports(msgspec.Struct, frozen=True):

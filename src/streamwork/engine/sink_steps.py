@@ -114,6 +114,8 @@ class WriteStep(Step):
                 f"sink {self.node.id} refuses row {rows.to_pylist()[0]} for good: {error}",
                 'change the target so that it takes the row; or give the sink on_error="dead-letter" (kept in dead-letters/) or '
                 '"drop", and start again',
+                retryable=False,
+                about_one_event=True,
             )
         return JobFailed(
             "SW-SINK-FAILED",

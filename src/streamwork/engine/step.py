@@ -21,7 +21,7 @@ from streamwork.components.columns import Columns
 from streamwork.components.fitting import check_fits, fitting
 from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
-from streamwork.engine.blame import ILL_TYPED, Blame
+from streamwork.engine.blame import Blame
 from streamwork.engine.retrying import Tries
 from streamwork.engine.tracked import UNMARKED, UNTRACKED, Following, Tracked, marks_of, roots_of
 from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at, writable
@@ -314,6 +314,7 @@ def own_copy(node: Node) -> Any:
             "SW-OPERATOR-COPY",
             f"{node.id} cannot be copied, but every instance needs an object of its own: {described(error)}",
             f"open connections and the like in setup_instance of {node.title}, not in its constructor",
+            retryable=False,
         ) from error
 
 
@@ -331,7 +332,7 @@ def applying_failed(step: Step, event: Any, error: BaseException, is_one: bool =
     one event or timer, which another `on_error` would set aside.
     """
     if isinstance(error, StreamworkError):
-        if error.code in ILL_TYPED and is_one and not error.component:
+        if error.about_one_event and is_one and not error.component:
             error.cause += f", while applying {show(event)}"
             error.component = step.node.id
         return error
@@ -340,15 +341,15 @@ def applying_failed(step: Step, event: Any, error: BaseException, is_one: bool =
     in_emit = frame is not None and frame.f_code is _emit_code
     undeclared = isinstance(error, KeyError | TypeError) and ("append" in what or in_emit)
     hint = "; a channel must be declared: channels = {...}" if undeclared else ""
-    failed = JobFailed(
+    about_one_event = is_one and isinstance(error, Exception)  # nothing sets SystemExit and its like aside
+    return JobFailed(
         "SW-OPERATOR-FAILED",
         f"{who} raised {what}{place} while applying {show(event)}{hint}",
         "mend the operator or the input and start again: the last checkpoint is good, and the job resumes there",
+        retryable=is_retryable(error),
+        about_one_event=about_one_event,
+        component=step.node.id if about_one_event else "",
     )
-    if is_one and isinstance(error, Exception):  # nothing sets SystemExit and its like aside
-        failed.component = step.node.id
-    failed.retryable = is_retryable(error)
-    return failed
 
 
 _emit_code = _emit({MAIN: [], "": []}).__code__

@@ -180,14 +180,15 @@ class Sinks:
         accepted, refused = sift(list(self.staged(manifest, name)), self._sinks[name].rejects, takes)
         if on_error == "fail" or not refused:
             row = f"row {refused[0][0]}" if refused else "a row that could not be told from the others"
-            stopped = JobFailed(
+            raise JobFailed(
                 "SW-SINK-REJECTED",
                 f"sink {name} refuses {row} of checkpoint {manifest.epoch} for good: {rejected}",
                 'change the target so that it takes the row; or give the sink on_error="dead-letter" (kept in dead-letters/) or '
                 '"drop", and start again: the checkpoint goes on from here, without that row',
-            )
-            stopped.component = name if refused else ""
-            raise stopped from rejected
+                retryable=False,
+                about_one_event=True,
+                component=name if refused else "",
+            ) from rejected
         became = "dead_letters" if on_error == "dead-letter" else "dropped"
         self.refusals[became] += len(refused)
         self._refused.setdefault(manifest.epoch, {})[name] = (became, len(refused))

@@ -154,6 +154,7 @@ class Undone:
                 "SW-INBOX-EVENT",
                 f"event {one.id} is to come again to {one.source!r}, which the job does not have",
                 f"give the component that takes it the id {one.source!r}, and start again",
+                retryable=False,
             )
         if node.key is None or node.takes is None:
             return min(one.instance, node.parallelism - 1)

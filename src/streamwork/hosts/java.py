@@ -58,6 +58,7 @@ def find_java() -> Java:
         f"Spark needs Java {OLDEST} or newer and none was found" + (f" ({'; '.join(seen)})" if seen else ""),
         f"{sys.executable} -m pip install 'streamwork[java]' brings one; or install a JDK and set JAVA_HOME. "
         "Without any Java, --mode local runs the same job without Spark",
+        about_setup=True,
     )
 
 

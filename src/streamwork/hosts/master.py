@@ -57,6 +57,7 @@ def reach(master: str, seconds: float = REACH_SECONDS) -> None:
         f"no Spark master answers at {', '.join(failures)}",
         "start the master, or correct --master: its log says under which address it answers. "
         "Without --master the job runs on this machine",
+        about_setup=True,
     )
 
 

@@ -223,6 +223,7 @@ class SparkEpochs:
                     "SW-OPERATOR-COPY",
                     f"the job cannot be sent to Spark's workers: {type(error).__name__}: {error}",
                     "open connections and the like in setup_instance of the operator that holds them, not in its constructor",
+                    retryable=False,
                 ) from error
             self._secrets.write()
             token = hashlib.sha256(packed).hexdigest()

@@ -200,6 +200,7 @@ class SparkTable:
             "SW-SOURCE-SCHEMA",
             f"{self._name}: {what}",
             f"select and cast in `load` what fits {self._event.__name__}, or declare the field as the column is",
+            retryable=False,
         )
 
     def _guarded(self, ask: Callable[[], T]) -> T:

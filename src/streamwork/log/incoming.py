@@ -29,6 +29,8 @@ def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordB
             "SW-TYPE-EVENT",
             f"{where} holds {_shown(schema)}, but the batch has {_shown(batch.schema)}",
             "give the batch the log's columns, in order: batch.select([...]).cast(...)",
+            retryable=False,
+            about_one_event=True,
         )
     for place, field in enumerate(schema):
         if not field.nullable and batch.column(place).null_count:
@@ -36,6 +38,8 @@ def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordB
                 "SW-TYPE-VALUE",
                 f"{where}: {field.name} may not be null, but is {plural(batch.column(place).null_count, 'time')} in the batch",
                 "fill or leave out these rows, or make a log of a type where the field may be None",
+                retryable=False,
+                about_one_event=True,
             )
     return batch if batch.schema.equals(schema) else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
@@ -48,6 +52,8 @@ def _in_range(event: type[Event], batch: pa.RecordBatch, where: str) -> pa.Recor
             "SW-TYPE-VALUE",
             f"{where}: {misfit.path}: {misfit}",
             "correct these values, or leave the rows out",
+            retryable=False,
+            about_one_event=True,
         ) from None
     return batch
 

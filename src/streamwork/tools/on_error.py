@@ -61,7 +61,7 @@ def with_way_on(error: StreamworkError, command: Sequence[str]) -> None:
     """If it is about one event, let it tell the exact command that would set that event aside and go on. `command` is what was
     run.
     """
-    if not error.about_one_event:
+    if not (error.about_one_event and error.component):
         return
     if not command:
         how = f'give {error.component} on_error="dead-letter", and start again'

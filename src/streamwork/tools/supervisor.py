@@ -9,30 +9,13 @@ that is not there is a wrong name rather than an outage.
 
 from __future__ import annotations
 
-import errno
 import re
 from typing import Protocol
 
-from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at
+from streamwork.errors import JobFailed, StreamworkError, described, is_lasting, is_retryable, raised_at
 from streamwork.job import Backoff
 from streamwork.wording import plural
 from streamwork.world import Clock
-
-HOPELESS = {"SW-JAVA-MISSING", "SW-SOURCE-MISSING", "SW-SPARK-UNREACHABLE"}
-"""What a start fails at for good, as long as nothing was done yet. What was there before may come back."""
-
-LASTING = {
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-}
-"""The same for files and folders: no room, or a disk that does not answer, may pass."""
 
 
 class Supervised(Protocol):
@@ -76,7 +59,7 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
             failure = _unforeseen(error, job.keep_trace(error))
         if failure.exit_code != JobFailed.exit_code or policy is None or job.stopping:
             raise failure
-        if job.progress == 0 and _hopeless(failure):
+        if job.progress == 0 and failure.about_setup:
             raise failure
         fault = failure.code, _without_numbers(failure.cause)
         if fault == last and job.progress == before and not failure.retryable:
@@ -94,17 +77,12 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
         last = fault
 
 
-def _hopeless(failure: StreamworkError) -> bool:
-    broken = failure.__cause__
-    lasting = failure.code == "SW-IO-FAILED" and isinstance(broken, OSError) and broken.errno in LASTING
-    return lasting or failure.code in HOPELESS
-
-
 def _io_failed(error: OSError) -> JobFailed:
     failure = JobFailed(
         "SW-IO-FAILED",
         str(error),
         "make room, or bring the file or folder back, and start again; --root chooses another folder",
+        about_setup=is_lasting(error),
     )
     failure.__cause__ = error
     return failure
@@ -117,8 +95,8 @@ def _unforeseen(error: Exception, trace: str) -> JobFailed:
         f"{described(error)}{raised_at(error)[1]}",
         "start again: the last checkpoint is good. If it comes back, report it"
         + (f" with the traceback in {trace}" if trace else ""),
+        retryable=is_retryable(error),
     )
-    failure.retryable = is_retryable(error)
     failure.__cause__ = error
     return failure
 
@@ -129,6 +107,4 @@ def _without_numbers(cause: str) -> str:
 
 
 def _with(failure: StreamworkError, remark: str) -> StreamworkError:
-    told = type(failure)(failure.code, f"{failure.cause}; {remark}", failure.action)
-    told.component, told.retryable = failure.component, failure.retryable
-    return told
+    return failure.with_cause(f"{failure.cause}; {remark}")
