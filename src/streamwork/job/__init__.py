@@ -7,9 +7,10 @@ Knows nothing of how a graph is run. Imports components.
 
 from streamwork.job.backoff import Backoff
 from streamwork.job.graph import Graph, Input, Node, NodeKind
-from streamwork.job.job import Job, Stream
+from streamwork.job.job import Job
 from streamwork.job.layout import Layout
 from streamwork.job.retry import Retry
 from streamwork.job.settings import Settings
+from streamwork.job.stream import Stream
 
 __all__ = ["Backoff", "Graph", "Input", "Job", "Layout", "Node", "NodeKind", "Retry", "Settings", "Stream"]

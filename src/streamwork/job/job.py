@@ -1,48 +1,30 @@
-"""`Job` and `Stream`: the surface that people write jobs with."""
+"""`Job`: a job under construction."""
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from streamwork.components import (
-    AnyOperator,
-    AnySink,
-    Event,
-    Grouping,
-    Key,
-    KeyedOperator,
     Located,
     Observer,
     OffsetSource,
-    Operator,
-    Record,
-    Sink,
     Source,
-    StatefulOperator,
     StatefulSource,
 )
-from streamwork.components.collector import MAIN
-from streamwork.components.expression import Expression
-from streamwork.components.grouping import Fields
-from streamwork.components.operator import check_batches
-from streamwork.components.source import OnError
-from streamwork.errors import WrongUse
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
 from streamwork.job.duration import seconds
-from streamwork.job.graph import Graph, Input, Node, NodeKind, check_types, duplicate_id
-from streamwork.job.names import check_name, slug
+from streamwork.job.graph import Graph, Input, Node, NodeKind, duplicate_id
+from streamwork.job.names import check_name
 from streamwork.job.parallelism import instances
-from streamwork.job.retry import Retry, policy, policy_of_sink
-from streamwork.job.semantics import Promise, known_isolation
+from streamwork.job.semantics import Promise
 from streamwork.job.settings import Settings
 from streamwork.job.size import size
-from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
+from streamwork.job.stream import Stream, not_a
 
 
 class Job:
@@ -58,7 +40,7 @@ class Job:
     runner: ClassVar[Callable[..., Any] | None] = None
     """What `run` calls. The package's top level puts it here, because a job knows nothing of the hosts above it."""
 
-    printer: ClassVar[Callable[[], Observer] | None] = None
+    printer: ClassVar[type[Observer] | None] = None
     """Makes the observer behind `Stream.print`; put here likewise."""
 
     def __init__(
@@ -110,7 +92,7 @@ class Job:
         told how many there are, so that each can take its share).
         """
         if not isinstance(source, OffsetSource | Source | StatefulSource):
-            raise _not_a("source", source, "JsonLines, ListSource or another source")
+            raise not_a("source", source, "JsonLines, ListSource or another source")
         return self._add(
             Node(
                 id,
@@ -171,216 +153,6 @@ class Job:
         return next(name for name in tries if name not in self._nodes)
 
 
-class Stream:
-    """The events that a component gives, or several of them. Every method adds to the job and leaves this stream as it is."""
-
-    def __init__(self, job: Job, inputs: tuple[Input, ...], event: type[Event] | None) -> None:
-        self.job = job
-        self._inputs = inputs
-        self._event = event
-
-    @property
-    def id(self) -> str:
-        """The id of the component that gives this stream."""
-        return self._inputs[0].node
-
-    @property
-    def event(self) -> type[Event]:
-        if self._event is None:
-            raise WrongUse(
-                "SW-JOB-EDGE", f"{self.id} is a sink: nothing comes out of it", "go on from the stream before it"
-            )
-        return self._event
-
-    def apply(
-        self,
-        operator: AnyOperator,
-        key: str | Iterable[str] | None = None,
-        id: str | None = None,  # noqa: A002 (the word users know)
-        grouping: Grouping | None = None,
-        parallelism: int | None = None,
-        on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """Put an operator behind this stream. What keeps state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
-
-        Without `parallelism=`, a keyed operator, or one with `grouping=`, has as many instances as the job's parallelism; any other
-        has as many as what it reads, so that events stay in their instance and in order. More than that need a grouping
-        (SW-JOB-ORDER); fewer take over whole instances.
-
-        `on_error` says what becomes of an event that the operator raises on: "fail" stops the job; "drop" leaves it out as if
-        it had never been applied, and counts it; "dead-letter" also keeps it. The default follows the semantics.
-        `Retry(times=, within=, then=)` tries the event again in place first, and then does what `then` says.
-        """
-        name = type(operator).__name__
-        then, retry = policy(on_error)
-        keeps: type[Record] | None = None
-        if isinstance(operator, KeyedOperator | StatefulOperator):
-            if id is None:
-                raise WrongUse("SW-JOB-ID", f"{name} keeps state but has no id", "add id=...: state belongs to the id")
-            takes, keeps, gives = operator.types()
-        elif isinstance(operator, Operator):
-            takes, gives = operator.types()
-        else:
-            raise _not_a("operator", operator, "an Operator, a StatefulOperator or a KeyedOperator")
-        check_batches(operator, then, retry is not None)
-        for method in (getattr(operator, one, None) for one in ("apply", "apply_batch", "on_timer")):
-            if inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method):
-                raise WrongUse(
-                    "SW-OPERATOR-YIELD",
-                    f"{name}.{method.__name__} yields or is async, so calling it does nothing",
-                    "send events with collector.emit(event)",
-                )
-        if isinstance(operator, KeyedOperator):
-            if key is None:
-                raise WrongUse(
-                    "SW-JOB-KEY", f"{id} is a KeyedOperator but has no key", "add key=...: the field to keep state by"
-                )
-            if grouping is not None:
-                raise WrongUse(
-                    "SW-JOB-KEY", f"{id} has both key= and grouping=", "leave grouping= out: the key decides"
-                )
-        elif key is not None:
-            raise WrongUse(
-                "SW-JOB-KEY",
-                f"{name} has no state per key, so key= has no meaning",
-                "leave key= out, or make it a KeyedOperator",
-            )
-        if isinstance(grouping, Fields):
-            Key.of(self.event, grouping.fields)
-        node_id = id if id is not None else self.job._free_id(f"{self.id}-{slug(name)}"[:60])
-        check_types(node_id, takes, self.event, self.id)
-        return self.job._add(
-            Node(
-                node_id,
-                NodeKind.OPERATOR,
-                operator,
-                self._inputs,
-                takes,
-                keeps,
-                gives,
-                None if key is None else Key.of(self.event, key),
-                grouping,
-                on_error=then or "",
-                retry=retry,
-            ),
-            parallelism,
-        )
-
-    def channel(self, name: str) -> Stream:
-        """What the component emits on a channel that it declares: ``stream.channel("late")``."""
-        node = self.job._nodes[self.id]
-        kind = node.emits(name)
-        if len(self._inputs) > 1 or kind is None:
-            known = ", ".join([MAIN, *node.channels])
-            raise WrongUse(
-                "SW-JOB-CHANNEL",
-                f"{self.id} has no channel {name!r}",
-                f"use one of: {known}; or declare it in `channels`",
-            )
-        return Stream(self.job, (Input(self.id, name),), kind)
-
-    def union(self, *others: Stream) -> Stream:
-        """The events of this stream and of others of the same type, together. Each input keeps its own order."""
-        for other in others:
-            if other.job is not self.job:
-                raise WrongUse(
-                    "SW-JOB-EDGE", f"{other.id} belongs to job {other.job.name!r}", f"build it in {self.job.name!r}"
-                )
-            check_types(f"the union with {self.id}", self.event, other.event, other.id)
-        inputs = dict.fromkeys([*self._inputs, *(one for other in others for one in other._inputs)])
-        return Stream(self.job, tuple(inputs), self.event)
-
-    def map(
-        self,
-        function: Callable[[Any], Any],
-        to: type[Event] | None = None,
-        id: str | None = None,  # noqa: A002
-        on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """One event for each event. `to` is the type that comes out; it may also stand in the function's annotation."""
-        operator = Map(function, self.event, _gives(function, to))
-        return self.apply(operator, id=self._name(id, function, "map"), on_error=on_error)
-
-    def flat_map(
-        self,
-        function: Callable[[Any], Iterable[Any]],
-        to: type[Event],
-        id: str | None = None,  # noqa: A002
-        on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """Any number of events for each event."""
-        operator = FlatMap(function, self.event, to)
-        return self.apply(operator, id=self._name(id, function, "flat-map"), on_error=on_error)
-
-    def filter(
-        self,
-        function: Callable[[Any], Any],
-        id: str | None = None,  # noqa: A002
-        on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """The events for which the function says true."""
-        operator = Filter(function, self.event, self.event)
-        return self.apply(operator, id=self._name(id, function, "filter"), on_error=on_error)
-
-    def where(self, expression: Expression, id: str | None = None) -> Stream:  # noqa: A002
-        """The events for which an expression is true: ``stream.where(field("kind") == "view")``."""
-        if not isinstance(expression, Expression):
-            raise _not_a("expression", expression, 'something like field("kind") == "view"; for a function, use filter')
-        expression.check(self.event)
-        return self.apply(Where(expression, self.event), id=self._name(id, None, "where"))
-
-    def map_with_state(
-        self,
-        function: Callable[[Any, Any], Any],
-        key: str | Iterable[str],
-        state: type[Record],
-        id: str,  # noqa: A002
-        to: type[Event] | None = None,
-        on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
-        operator = MapWithState(function, self.event, state, _gives(function, to))
-        return self.apply(operator, key=key, id=id, on_error=on_error)
-
-    def sink(
-        self,
-        sink: AnySink,
-        id: str,  # noqa: A002
-        on_error: OnError | None = None,
-        isolation: str = "read-committed",
-    ) -> Stream:
-        """End this stream in a sink. `on_error` says what becomes of a row that the sink refuses for good: the job fails, or
-        the row is a dead letter ("dead-letter"), or it is only counted ("drop"). `isolation="read-uncommitted"` lets those
-        who want it see rows before they are committed (exactly-once; elsewhere rows are written at once).
-        """
-        if not isinstance(sink, Sink | Observer):
-            raise _not_a("sink", sink, "SqliteSink or another Sink")
-        then = policy_of_sink(id, on_error)
-        node = Node(
-            id,
-            NodeKind.SINK,
-            sink,
-            self._inputs,
-            takes=self.event,
-            on_error=then or "",
-            isolation=known_isolation(isolation),
-        )
-        return self.job._add(node)
-
-    def print(self) -> Stream:
-        """Show each event on the terminal, once its checkpoint is completed. Returns this stream, to go on from."""
-        assert Job.printer is not None, "import streamwork, not a module inside it"
-        self.sink(Job.printer(), id=self.job._free_id(f"{self.id}-print"[:60]))
-        return self
-
-    def _name(self, given: str | None, function: Callable[..., Any] | None, kind: str) -> str:
-        """The id of a function's step: as given, after the function's name, or after what it is."""
-        if given is not None:
-            return given
-        named = getattr(function, "__name__", "<lambda>")
-        return self.job._free_id(f"{self.id}-{kind if named.startswith('<') or function is None else slug(named)}"[:60])
-
-
 def _folder_of(file: str | None) -> Path:
     """The folder of the file that makes a job; in an interactive session there is none."""
     return Path(file).absolute().parent if file else Path.cwd()
@@ -401,27 +173,3 @@ def resolved(node: Node, promise: Promise) -> Node:
         return node
     batches = hasattr(node.component, "apply_batch")  # of a batch that raises nobody can tell which event is to blame
     return replace(node, on_error="fail" if batches else promise.on_error)
-
-
-def _gives(function: Callable[..., Any], to: type[Event] | None) -> type[Event]:
-    """The type that a function returns: as told, or as annotated."""
-    if to is not None:
-        return to
-    try:
-        annotated = inspect.get_annotations(function, eval_str=True).get("return")
-    except NameError:
-        annotated = None
-    if not (isinstance(annotated, type) and issubclass(annotated, Event)):
-        named = getattr(function, "__name__", "the function")
-        raise WrongUse(
-            "SW-TYPE-MISSING",
-            f"{named} does not say what event it returns",
-            "add to=YourEvent, or annotate it: -> YourEvent",
-        )
-    return annotated
-
-
-def _not_a(what: str, thing: object, expected: str) -> WrongUse:
-    shown = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
-    hint = f"; write {thing.__name__}(...)" if isinstance(thing, type) else ""
-    return WrongUse("SW-JOB-COMPONENT", f"{shown} is not a {what}", f"give {expected}{hint}")

@@ -31,8 +31,7 @@ from streamwork.components.columns import to_structs
 from streamwork.engine import Chain, Work
 from streamwork.engine.instance import Instance
 from streamwork.engine.staging import read_staged
-from streamwork.job import Graph, Job
-from streamwork.job.job import Stream
+from streamwork.job import Graph, Job, Stream
 from streamwork.state import KeyedState
 from streamwork.tools.spread import spread
 from streamwork.world import RealDisk
