@@ -64,6 +64,171 @@ Total("1.0")  # wrong
 same = {paid: 1}
 """
 
+# How a job is put together: the type of its events goes along, through every step.
+STREAMS = """\
+from typing import Any, assert_type
+
+from streamwork import (
+    CallableSink,
+    Event,
+    EventCollector,
+    Instance,
+    Job,
+    JsonLines,
+    KeyedCollector,
+    KeyedOperator,
+    ListSource,
+    Operator,
+    Record,
+    Source,
+    SqliteSink,
+    StatefulOperator,
+    StatefulSource,
+    Stream,
+    field,
+    shuffle,
+)
+
+
+class Paid(Event):
+    card: str
+    amount: float = 0.0
+
+
+class PaidOnline(Paid):
+    shop: str = ""
+
+
+class Total(Event):
+    card: str
+    amount: float
+
+
+class Sum(Record):
+    amount: float = 0.0
+
+
+class Large(Operator[Paid, Paid]):
+    channels = {"small": Total}
+
+    def apply(self, event: Paid, collector: EventCollector) -> None:
+        collector.emit(event)
+
+
+class Counted(StatefulOperator[Paid, Sum, Total]):
+    def setup_instance(self, instance: Instance, state: Sum | None) -> None: ...
+
+    def get_state(self) -> Sum:
+        return Sum()
+
+
+class Totals(KeyedOperator[Paid, Sum, Total]):
+    def apply(self, event: Paid, state: Sum, collector: KeyedCollector) -> None:
+        assert_type(collector.key, Any)
+
+
+class Clicks(Source[Paid]): ...
+
+
+class Pages(StatefulSource[PaidOnline, Sum]): ...
+
+
+class Untyped(Operator[Any, Any]): ...
+
+
+def total(paid: Paid) -> Total:
+    return Total(paid.card, paid.amount)
+
+
+def running(paid: Paid, state: Sum) -> Total | None:
+    return Total(paid.card, state.amount) if paid.amount else None
+
+
+job = Job("typed", semantics="at-least-once", tracking="checkpoint")
+paid = job.source(JsonLines("paid.jsonl", Paid), id="paid", time="at")
+online = job.source(Pages(), id="pages")
+assert_type(paid, Stream[Paid])
+assert_type(online, Stream[PaidOnline])
+assert_type(job.source(Clicks(), id="clicks"), Stream[Paid])
+assert_type(job.source(ListSource([Total("c", 1.0)]), id="list"), Stream[Total])
+assert_type(paid.event, type[Paid])
+job.source(Totals(), id="x")  # wrong
+job.source(Clicks(), "x")  # wrong
+
+assert_type(paid.filter(lambda one: one.amount > 1), Stream[Paid])
+assert_type(paid.where(field("amount") > 1), Stream[Paid])
+assert_type(paid.map(total), Stream[Total])
+assert_type(paid.map(lambda one: Total(one.card, one.amount), to=Total), Stream[Total])
+assert_type(online.map(total), Stream[Total])
+assert_type(paid.flat_map(lambda one: [Total(one.card, one.amount)], to=Total), Stream[Total])
+assert_type(paid.map_with_state(running, key="card", state=Sum, id="running", to=Total), Stream[Total])
+paid.filter(lambda one: assert_type(one, Paid).amount > 1)
+online.map(lambda one: Total(assert_type(one, PaidOnline).shop, 1.0), to=Total)
+paid.filter(lambda one: one.amuont > 1)  # wrong
+paid.map(lambda one: Total(one.shop, 1.0), to=Total)  # wrong
+paid.map(lambda one: one.amount, to=Total)  # wrong
+paid.map(lambda one: one, to=Total)  # wrong to mypy; pyright takes it for Paid | Total
+paid.flat_map(lambda one: Total(one.card, 1.0), to=Total)  # wrong
+paid.map(total).map(total)  # wrong
+paid.map_with_state(running, key="card", state=Total, id="running")  # wrong
+paid.where(lambda one: True)  # wrong
+
+assert_type(paid.apply(Large()), Stream[Paid])
+assert_type(online.apply(Large()), Stream[Paid])
+assert_type(paid.apply(Counted(), id="counted", grouping=shuffle()), Stream[Total])
+assert_type(paid.apply(Totals(), key=["card"], id="totals", parallelism=2), Stream[Total])
+assert_type(paid.apply(Untyped()), Stream[Any])
+paid.map(total).apply(Large())  # wrong
+paid.apply(Large(), key="card")  # wrong
+paid.apply(Counted())  # wrong
+paid.apply(Totals(), id="totals")  # wrong
+paid.apply(Totals(), "card", "totals")  # wrong
+paid.apply(Totals(), key="card")  # wrong
+paid.apply(Totals(), key="card", id="totals", grouping=shuffle())  # wrong
+paid.apply(Large)  # wrong
+paid.apply(Large(), on_error="ignore")  # wrong
+
+large = paid.apply(Large(), id="large")
+assert_type(large.channel("small"), Stream[Any])
+assert_type(large.channel("small", to=Total), Stream[Total])
+assert_type(paid.union(online), Stream[Paid])
+as_base: Stream[Paid] = online
+paid.union(paid.map(total))  # wrong
+as_derived: Stream[PaidOnline] = paid  # wrong
+large.channel("small", to=Sum)  # wrong
+
+
+def received(one: Paid) -> None: ...
+
+
+paid.sink(SqliteSink("paid.db", "paid"), id="table")
+paid.print().sink(CallableSink(received), id="function")
+online.sink(CallableSink(received), id="online")
+paid.map(total).sink(CallableSink(received), id="function")  # wrong
+paid.sink(SqliteSink("paid.db", "paid"), "table")  # wrong
+paid.sink(Large(), id="table")  # wrong
+paid.sink(SqliteSink("paid.db", "paid"), id="table", isolation="dirty")  # wrong
+Job("typed", "exactly-once")  # wrong
+Job("typed", semantics="twice")  # wrong
+Job("typed", paralelism=2)  # wrong
+"""
+
+# The control: where the type of a stream is not known, checkers can find none of these.
+ANY = """\
+from typing import Any
+
+from streamwork import Event, Stream
+
+
+class Total(Event):
+    card: str
+
+
+def mistaken(paid: Stream[Any]) -> None:
+    paid.filter(lambda one: one.amuont > 1)
+    paid.map(lambda one: Total(one.shop), to=Total).map(lambda one: one.card)  # wrong
+"""
+
 # As `Event` was: msgspec says that its structs are dataclasses, but not that the subclasses of a frozen one are frozen.
 BEFORE = """\
 import msgspec
@@ -83,8 +248,9 @@ def checker(request: pytest.FixtureRequest) -> Checker:
     return request.param  # type: ignore[no-any-return]
 
 
-def wrong(text: str) -> set[int]:
-    return {number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# wrong")}
+def wrong(text: str, checker: Checker) -> set[int]:
+    marks = re.compile(rf"# wrong($| to {checker.__name__};)")
+    return {number for number, line in enumerate(text.splitlines(), 1) if marks.search(line)}
 
 
 def test_what_streamwork_new_writes(tmp_path: Path, checker: Checker) -> None:
@@ -105,7 +271,11 @@ def test_the_guide_to_writing_jobs(tmp_path: Path, checker: Checker) -> None:
     assert checker(write(tmp_path / "guide", {"guide.py": program})) == {}
 
 
-@pytest.mark.parametrize("text", [USED, BEFORE], ids=["used", "control: Event as it was"])
+@pytest.mark.parametrize(
+    "text",
+    [USED, STREAMS, ANY, BEFORE],
+    ids=["used", "streams", "control: a stream of anything", "control: Event as it was"],
+)
 def test_mistakes_are_found_and_nothing_else(tmp_path: Path, checker: Checker, text: str) -> None:
     found = checker(write(tmp_path / "used", {"used.py": text})).get("used.py", {})
-    assert set(found) == wrong(text), found
+    assert set(found) == wrong(text, checker), found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from streamwork import (
     Record,
     RedisSink,
     SqliteSink,
+    Stream,
     WrongUse,
 )
 from streamwork.job import Graph, Input, Node, NodeKind
@@ -230,3 +232,20 @@ def test_a_sink_that_cannot_take_its_event_is_refused_with_the_graph(sink: Any, 
     job.source(ListSource([Odd(1, None)]), id="odd").sink(sink(), id="out")
     with refused(code, "sink 'out'"):
         job.graph()
+
+
+@pytest.mark.parametrize("surface", [Job.__init__, Job.source, Stream.apply, Stream.sink, Stream.map, Stream.filter])
+def test_everything_behind_the_first_argument_is_named(surface: Any) -> None:
+    kinds = [parameter.kind for parameter in inspect.signature(surface).parameters.values()]
+    assert kinds[:2] == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 2, "self, and the first"
+    assert set(kinds[2:]) == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_the_type_of_a_channel_is_checked() -> None:
+    class Splitting(Operator[Payment, Payment]):
+        channels = {"seen": Seen}
+
+    split = Job("j").source(source(), id="a").apply(Splitting(), id="split")
+    assert split.channel("seen").event is split.channel("seen", to=Seen).event is Seen
+    with refused("SW-JOB-TYPE", "channel 'seen'", "takes Payment, but split:seen gives Seen"):
+        split.channel("seen", to=Payment)

@@ -13,9 +13,9 @@ from streamwork.components.schema import fields_of
 from streamwork.components.values import Event, Record
 from streamwork.errors import WrongUse
 
-E = TypeVar("E", bound=Event)
-R = TypeVar("R", bound=Record)
-O = TypeVar("O", bound=Event)  # noqa: E741 (E in, R kept, O out, as the documentation has it)
+E = TypeVar("E", bound=Event, contravariant=True)  # in: an operator of a type takes events of its subclasses, too
+R = TypeVar("R", bound=Record)  # kept
+O = TypeVar("O", bound=Event, covariant=True)  # noqa: E741 (out)
 
 
 class AnyOperator:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from streamwork.components.values import Event
 from streamwork.errors import Refused
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=Event, contravariant=True)
 Position = dict[str, int]  # source/partition -> offset; a missing one is 0
 
 

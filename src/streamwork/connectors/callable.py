@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import pyarrow as pa
 
@@ -25,6 +25,12 @@ class CallableSink(Sink[E], Generic[E]):
     """
 
     kind = SinkKind.APPEND
+
+    @overload
+    def __init__(self, function: Callable[[E], object], lists: Literal[False] = False) -> None: ...
+
+    @overload
+    def __init__(self, function: Callable[[list[E]], object], lists: Literal[True]) -> None: ...
 
     def __init__(self, function: Callable[[Any], object], lists: bool = False) -> None:
         self._function = function

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from streamwork.components import (
+    Event,
     Located,
     Observer,
     OffsetSource,
@@ -21,10 +22,12 @@ from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, duplicate_id
 from streamwork.job.names import check_name
 from streamwork.job.parallelism import instances
-from streamwork.job.semantics import Promise
+from streamwork.job.semantics import Promise, SemanticsName, TrackingName
 from streamwork.job.settings import Settings
 from streamwork.job.size import size
 from streamwork.job.stream import Stream, not_a
+
+E = TypeVar("E", bound=Event)
 
 
 class Job:
@@ -46,7 +49,8 @@ class Job:
     def __init__(
         self,
         name: str,
-        semantics: str = "exactly-once",
+        *,
+        semantics: SemanticsName = "exactly-once",
         checkpoint_every: str | float = "1s",
         checkpoint_timeout: str | float | None = None,
         parallelism: int = 1,
@@ -54,7 +58,7 @@ class Job:
         lease: str | float = "10s",
         state_memory: str | int = "1GB",
         restart: Backoff | None = Backoff(),  # noqa: B008 (a frozen value)
-        tracking: str | None = None,
+        tracking: TrackingName | None = None,
         max_attempts: int = 3,
         retry_after: str | float = "1s",
         ack_timeout: str | float = "30s",
@@ -80,11 +84,12 @@ class Job:
 
     def source(
         self,
-        source: OffsetSource[Any] | Source[Any] | StatefulSource[Any, Any],
-        id: str,  # noqa: A002 (the word users know)
+        source: OffsetSource[E] | Source[E] | StatefulSource[E, Any],
+        *,
+        id: str,
         time: str | None = None,
         parallelism: int | None = None,
-    ) -> Stream:
+    ) -> Stream[E]:
         """Begin a stream. `time` names the field that says when an event happened; event-time timers follow it.
 
         Without `parallelism=`, a source with offsets has as many instances as the job's parallelism, but no more than it has
@@ -138,7 +143,7 @@ class Job:
         assert Job.runner is not None, "import streamwork, not a module inside it"
         return Job.runner(self, **options)
 
-    def _add(self, node: Node, asked: int | None = None) -> Stream:
+    def _add(self, node: Node, asked: int | None = None) -> Stream[Any]:
         """Add a component; `asked` is the parallelism that it is given."""
         if node.id in self._nodes:
             raise duplicate_id(self.name, node.id)

@@ -11,12 +11,16 @@ exactly-once    -             roll forward, or replay                           
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from streamwork.components import OffsetSource, Sink
 from streamwork.errors import WrongUse
+
+SemanticsName = Literal["exactly-once", "at-least-once", "at-most-once"]
+TrackingName = Literal["checkpoint", "acknowledge"]
+IsolationName = Literal["read-committed", "read-uncommitted"]
 
 
 class Semantics(Enum):

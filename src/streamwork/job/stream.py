@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 
 from streamwork.components import (
     AnyOperator,
-    AnySink,
     Event,
     Grouping,
     Key,
@@ -28,17 +27,24 @@ from streamwork.errors import WrongUse
 from streamwork.job.graph import Input, Node, NodeKind, check_types
 from streamwork.job.names import slug
 from streamwork.job.retry import Retry, policy, policy_of_sink
-from streamwork.job.semantics import known_isolation
+from streamwork.job.semantics import IsolationName, known_isolation
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
 
 if TYPE_CHECKING:
     from streamwork.job.job import Job
 
+E = TypeVar("E", bound=Event, covariant=True)
+R = TypeVar("R", bound=Record)
+O = TypeVar("O", bound=Event)  # noqa: E741 (E in, R kept, O out)
 
-class Stream:
-    """The events that a component gives, or several of them. Every method adds to the job and leaves this stream as it is."""
 
-    def __init__(self, job: Job, inputs: tuple[Input, ...], event: type[Event] | None) -> None:
+class Stream(Generic[E]):
+    """The events that a component gives, or several of them. Every method adds to the job and leaves this stream as it is.
+
+    `E` is the type of the events. A stream of a type can be used where one of its base class is expected.
+    """
+
+    def __init__(self, job: Job, inputs: tuple[Input, ...], event: type[E] | None) -> None:
         self.job = job
         self._inputs = inputs
         self._event = event
@@ -49,22 +55,57 @@ class Stream:
         return self._inputs[0].node
 
     @property
-    def event(self) -> type[Event]:
+    def event(self) -> type[E]:
+        """The type of the events."""
         if self._event is None:
             raise WrongUse(
                 "SW-JOB-EDGE", f"{self.id} is a sink: nothing comes out of it", "go on from the stream before it"
             )
         return self._event
 
+    @overload
     def apply(
         self,
-        operator: AnyOperator,
-        key: str | Iterable[str] | None = None,
-        id: str | None = None,  # noqa: A002 (the word users know)
+        operator: Operator[E, O],
+        *,
+        id: str | None = None,
         grouping: Grouping | None = None,
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
-    ) -> Stream:
+    ) -> Stream[O]: ...
+
+    @overload
+    def apply(
+        self,
+        operator: StatefulOperator[E, R, O],
+        *,
+        id: str,
+        grouping: Grouping | None = None,
+        parallelism: int | None = None,
+        on_error: OnError | Retry | None = None,
+    ) -> Stream[O]: ...
+
+    @overload
+    def apply(
+        self,
+        operator: KeyedOperator[E, R, O],
+        *,
+        key: str | Iterable[str],
+        id: str,
+        parallelism: int | None = None,
+        on_error: OnError | Retry | None = None,
+    ) -> Stream[O]: ...
+
+    def apply(
+        self,
+        operator: AnyOperator,
+        *,
+        key: str | Iterable[str] | None = None,
+        id: str | None = None,
+        grouping: Grouping | None = None,
+        parallelism: int | None = None,
+        on_error: OnError | Retry | None = None,
+    ) -> Stream[Any]:
         """Put an operator behind this stream. What keeps state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
 
         Without `parallelism=`, a keyed operator, or one with `grouping=`, has as many instances as the job's parallelism; any other
@@ -130,8 +171,17 @@ class Stream:
             parallelism,
         )
 
-    def channel(self, name: str) -> Stream:
-        """What the component emits on a channel that it declares: ``stream.channel("late")``."""
+    @overload
+    def channel(self, name: str) -> Stream[Any]: ...
+
+    @overload
+    def channel(self, name: str, *, to: type[O]) -> Stream[O]: ...
+
+    def channel(self, name: str, *, to: type[Event] | None = None) -> Stream[Any]:
+        """The events that the component emits on a channel that it declares: ``stream.channel("late")``.
+
+        `to` is the type that the channel is declared with. It is checked, and type checkers then know the events of the stream.
+        """
         node = self.job._nodes[self.id]
         kind = node.emits(name)
         if len(self._inputs) > 1 or kind is None:
@@ -141,9 +191,11 @@ class Stream:
                 f"{self.id} has no channel {name!r}",
                 f"use one of: {known}; or declare it in `channels`",
             )
+        if to is not None:
+            check_types(f"to= of channel {name!r}", to, kind, str(Input(self.id, name)))
         return Stream(self.job, (Input(self.id, name),), kind)
 
-    def union(self, *others: Stream) -> Stream:
+    def union(self, *others: Stream[E]) -> Stream[E]:
         """The events of this stream and of others of the same type, together. Each input keeps its own order."""
         for other in others:
             if other.job is not self.job:
@@ -156,66 +208,74 @@ class Stream:
 
     def map(
         self,
-        function: Callable[[Any], Any],
-        to: type[Event] | None = None,
-        id: str | None = None,  # noqa: A002
+        function: Callable[[E], O],
+        *,
+        to: type[O] | None = None,
+        id: str | None = None,
         on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """One event for each event. `to` is the type that comes out; it may also stand in the function's annotation."""
-        operator = Map(function, self.event, _gives(function, to))
+    ) -> Stream[O]:
+        """One event for each event. `to` is the type that comes out; the return annotation of the function does instead."""
+        operator: Operator[E, O] = Map(function, self.event, _gives(function, to))
         return self.apply(operator, id=self._name(id, function, "map"), on_error=on_error)
 
     def flat_map(
         self,
-        function: Callable[[Any], Iterable[Any]],
-        to: type[Event],
-        id: str | None = None,  # noqa: A002
+        function: Callable[[E], Iterable[O]],
+        *,
+        to: type[O],
+        id: str | None = None,
         on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """Any number of events for each event."""
-        operator = FlatMap(function, self.event, to)
+    ) -> Stream[O]:
+        """Any number of events for each event. `to` is the type that comes out."""
+        operator: Operator[E, O] = FlatMap(function, self.event, to)
         return self.apply(operator, id=self._name(id, function, "flat-map"), on_error=on_error)
 
     def filter(
         self,
-        function: Callable[[Any], Any],
-        id: str | None = None,  # noqa: A002
+        function: Callable[[E], object],
+        *,
+        id: str | None = None,
         on_error: OnError | Retry | None = None,
-    ) -> Stream:
-        """The events for which the function says true."""
-        operator = Filter(function, self.event, self.event)
+    ) -> Stream[E]:
+        """The events for which the function returns something true."""
+        operator: Operator[E, E] = Filter(function, self.event, self.event)
         return self.apply(operator, id=self._name(id, function, "filter"), on_error=on_error)
 
-    def where(self, expression: Expression, id: str | None = None) -> Stream:  # noqa: A002
+    def where(self, expression: Expression, *, id: str | None = None) -> Stream[E]:
         """The events for which an expression is true: ``stream.where(field("kind") == "view")``."""
         if not isinstance(expression, Expression):
             raise not_a("expression", expression, 'something like field("kind") == "view"; for a function, use filter')
         expression.check(self.event)
-        return self.apply(Where(expression, self.event), id=self._name(id, None, "where"))
+        operator: Operator[E, E] = Where(expression, self.event)
+        return self.apply(operator, id=self._name(id, None, "where"))
 
     def map_with_state(
         self,
-        function: Callable[[Any, Any], Any],
+        function: Callable[[E, R], O | None],
+        *,
         key: str | Iterable[str],
-        state: type[Record],
-        id: str,  # noqa: A002
-        to: type[Event] | None = None,
+        state: type[R],
+        id: str,
+        to: type[O] | None = None,
         on_error: OnError | Retry | None = None,
-    ) -> Stream:
+    ) -> Stream[O]:
         """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
-        operator = MapWithState(function, self.event, state, _gives(function, to))
+        operator: KeyedOperator[E, R, O] = MapWithState(function, self.event, state, _gives(function, to))
         return self.apply(operator, key=key, id=id, on_error=on_error)
 
     def sink(
         self,
-        sink: AnySink,
-        id: str,  # noqa: A002
+        sink: Sink[E] | Observer,
+        *,
+        id: str,
         on_error: OnError | None = None,
-        isolation: str = "read-committed",
-    ) -> Stream:
-        """End this stream in a sink. `on_error` says what becomes of a row that the sink refuses for good: the job fails, or
-        the row is a dead letter ("dead-letter"), or it is only counted ("drop"). `isolation="read-uncommitted"` lets those
-        who want it see rows before they are committed (exactly-once; elsewhere rows are written at once).
+        isolation: IsolationName = "read-committed",
+    ) -> Stream[Never]:
+        """End this stream in a sink; nothing comes out of it.
+
+        `on_error` applies to a row that the sink rejects for good: "fail" fails the job, "dead-letter" keeps the row as a dead
+        letter, "drop" counts it. `isolation="read-uncommitted"` also shows rows before they are committed (exactly-once;
+        elsewhere rows are written at once).
         """
         if not isinstance(sink, Sink | Observer):
             raise not_a("sink", sink, "SqliteSink or another Sink")
@@ -231,7 +291,7 @@ class Stream:
         )
         return self.job._add(node)
 
-    def print(self) -> Stream:
+    def print(self) -> Stream[E]:
         """Show each event on the terminal, once its checkpoint is completed. Returns this stream, to go on from."""
         assert self.job.printer is not None, "import streamwork, not a module inside it"
         self.sink(self.job.printer(), id=self.job._free_id(f"{self.id}-print"[:60]))
@@ -245,7 +305,7 @@ class Stream:
         return self.job._free_id(f"{self.id}-{kind if named.startswith('<') or function is None else slug(named)}"[:60])
 
 
-def _gives(function: Callable[..., Any], to: type[Event] | None) -> type[Event]:
+def _gives(function: Callable[..., Any], to: type[O] | None) -> type[O]:
     """The type that a function returns: as told, or as annotated."""
     if to is not None:
         return to
@@ -260,7 +320,7 @@ def _gives(function: Callable[..., Any], to: type[Event] | None) -> type[Event]:
             f"{named} does not say what event it returns",
             "add to=YourEvent, or annotate it: -> YourEvent",
         )
-    return annotated
+    return annotated  # type: ignore[return-value]  # mypy's `O` is what the annotation says
 
 
 def not_a(what: str, thing: object, expected: str) -> WrongUse:

@@ -89,7 +89,7 @@ class Run(msgspec.Struct):
 
 Batches = list[pa.RecordBatch]
 # Each case: its steps between source and sink, and whether the loop beside it leaves small transactions out.
-CASES: dict[str, tuple[Callable[[Stream], Stream], bool]] = {
+CASES: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], bool]] = {
     "keyed": (lambda stream: stream.apply(Spend(), key="card", id="spend"), False),
     "keyed, on_error=drop": (lambda stream: stream.apply(Spend(), key="card", id="spend", on_error="drop"), False),
     "filter, keyed": (lambda stream: stream.filter(is_large).apply(Spend(), key="card", id="spend"), True),
@@ -222,7 +222,7 @@ class _Nowhere(Observer):
     def observe(self, sink_id: str, batch: pa.RecordBatch) -> None: ...
 
 
-def _graph(batches: Batches, steps: Callable[[Stream], Stream]) -> Graph:
+def _graph(batches: Batches, steps: Callable[[Stream[Any]], Stream[Any]]) -> Graph:
     job = Job("bench")
     steps(job.source(_ArrowSource(batches), id="arrow")).sink(_Nowhere(), id="out")
     return job.graph()
