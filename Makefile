@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: help setup demo test soak bench faults lint model lock clean
+.PHONY: help setup demo test test-all test-busy soak bench faults lint model lock clean
 
 help:  ## list the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## make .venv with everything pinned in requirements/
 
@@ -38,8 +38,16 @@ $(ARCHIVE): $(STAMP)
 	-$(BIN)/streamwork doctor --prepare
 	@touch $@
 
-test: lint $(ARCHIVE)  ## lint, then every test
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+test: lint $(ARCHIVE)  ## lint, then the quick tests: every promise is touched (about 5 minutes)
+	$(PYTEST) --tier quick
+
+test-all: $(ARCHIVE)  ## the other tests: all cells of the fault matrix, kills on Spark, a cluster (about 20 minutes)
+	$(PYTEST) --tier rest
+
+RUNS ?= 3
+test-busy: $(ARCHIVE)  ## the quick tests three times beside a busy loop on each core: none may depend on the time it is given
+	$(BIN)/python tests/busy.py $(RUNS) $(PYTEST) --tier quick
 
 SECONDS ?= 1200
 KILLS ?= 300

@@ -17,6 +17,13 @@ import closed
 from streamwork.hosts.archive import OPTIONS
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_life import forget_spark, how_it_ended, spark_is_gone
+from tiers import (  # noqa: F401  (hooks of pytest)
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
 hypothesis.settings.register_profile("streamwork", deadline=None)  # how long a case takes is a matter of the machine
 hypothesis.settings.load_profile("streamwork")
@@ -71,23 +78,3 @@ def mode(request: pytest.FixtureRequest) -> str:
     if request.param == "microbatch":
         request.getfixturevalue("spark")
     return str(request.param)
-
-
-LONGEST = (
-    "test_failpoints.py",
-    "test_kill.py",
-    "epoch/test_walks.py",
-    "matrix/test_points.py",
-    "matrix/test_at_once.py",
-    "hosts/test_kills.py",
-    "hosts/test_cluster.py",
-    "engine/test_exchange.py",
-    "test_nothing_slips_through.py",
-    "tools/test_cli.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that no worker is left waiting for one at the end."""
-    place = {HERE / name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path, len(place)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from streamwork.state import compaction
 from streamwork.testing import SimulatedDisk
 
 WALKS = int(os.environ.get("STREAMWORK_WALKS", "400"))
+QUICK = 200
 KINDS = [Kind.PLAIN, Kind.LETTERS, Kind.POLLED, Kind.ACKNOWLEDGING]
 REPLAY = os.environ.get("STREAMWORK_REPLAY")
 
@@ -57,27 +58,35 @@ def walk(seed: int, kind: Kind | None = None, **options: Any) -> Walked:
     return walked
 
 
-def seeds() -> Iterator[int]:
-    yield from [int(REPLAY)] if REPLAY else range(WALKS)
+SEEDS = (
+    [pytest.param([int(REPLAY)], id=REPLAY)]
+    if REPLAY
+    else [
+        pytest.param(range(QUICK), id="the first"),
+        pytest.param(range(QUICK, max(WALKS, QUICK)), id="the others", marks=pytest.mark.slow),
+    ]
+)
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.timeout(3600)
 @pytest.mark.proves(
     "two drivers that take turns in any order, with crashes, damage and lost commits",
     "a letter replayed at any moment; its checkpoint lost afterwards",
     "two drivers, and a source that gives nothing twice",
 )
-def test_exactly_once_whatever_happens() -> None:
+def test_exactly_once_whatever_happens(seeds: Sequence[int]) -> None:
     met: Counter[str] = Counter()
     refused = 0
-    for seed in seeds():
+    for seed in seeds:
         walked = walk(seed)
         met.update(walked.spent)
         refused += bool(walked.refused)
     if not REPLAY:
-        assert all(met[name] > WALKS // 10 for name in ("kill", "arrive", "power", "damage", "lose", "replay")), met
-        assert met["relent"] > WALKS // 50, met
-        assert refused < WALKS // 10, "a walk that refuses proves little"
+        often = len(seeds) // 10
+        assert all(met[name] > often for name in ("kill", "arrive", "power", "damage", "lose", "replay")), met
+        assert met["relent"] > len(seeds) // 50, met
+        assert refused < often, "a walk that refuses proves little"
 
 
 # ---- without a guard, some walk goes wrong --------------------------------------------------------------------------
@@ -142,7 +151,7 @@ def without_live_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         without_fence,
         without_roll_forward,
-        without_limits,
+        pytest.param(without_limits, marks=pytest.mark.slow),
         without_offers,
         without_anchor,
         without_live_writers,
@@ -215,10 +224,10 @@ def inbox_files_of_higher_fences(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "remove"),
     [
-        (Kind.LETTERS, letters_before_the_commit),
+        pytest.param(Kind.LETTERS, letters_before_the_commit, marks=pytest.mark.slow),
         (Kind.LETTERS, refused_rows_that_a_start_forgets),
-        (Kind.LETTERS, letters_that_are_not_set_aside),
-        (Kind.LETTERS, letters_that_are_not_recognised),
+        pytest.param(Kind.LETTERS, letters_that_are_not_set_aside, marks=pytest.mark.slow),
+        pytest.param(Kind.LETTERS, letters_that_are_not_recognised, marks=pytest.mark.slow),
         (Kind.ACKNOWLEDGING, inbox_files_that_are_not_adopted),
         (Kind.ACKNOWLEDGING, inbox_files_removed_before_the_checkpoint),
         (Kind.ACKNOWLEDGING, inbox_files_removed_by_a_driver_that_lost_its_job),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from crashes import Crash
 from matrix import targets
-from matrix.on_spark import ECHOES, EVENTS, POINTS, PROMISES, SLICE, STRUCK, Cell, Remembering, cells, job_of, world_of
+from matrix.on_spark import ECHOES, EVENTS, POINTS, SLICE, STRUCK, Cell, Remembering, cells, job_of, world_of
 from matrix.oracles import (
     check_at_least_once,
     check_at_most_once,
@@ -84,13 +83,3 @@ def test_a_cell(tmp_path: Path, spark: Any, cell: Cell) -> None:
     events = EVENTS if world.operator == "sums" else ECHOES
     run_job(job_of(world, cell, events), world.root, "microbatch", watcher=Remembering(world, None))
     check_cell(world)
-
-
-def test_the_cells_meet_all_pairs() -> None:
-    """A function stands in where previews are refused, so some pairs with read-uncommitted are refused ones."""
-    kinds = {"latest": "journal", "cards": "items"}
-    met = {pair for c in cells(False) for pair in combinations((c.point, kinds.get(c.sink, c.sink), c.promise), 2)}
-    for point in POINTS:
-        assert {(point, promise) for promise in PROMISES} <= met or (point, "read-uncommitted") not in met
-        assert len({pair for pair in met if pair[0] == point and pair[1] not in PROMISES}) >= 5
-    assert len(cells(False)) == 28

@@ -6,6 +6,7 @@ targets   the sinks of the matrix, and how their readers see them
 world     a folder, sinks, a clock: what is there before, between and after the lives of a job
 oracles   what must hold, by semantics
 points    where lives break, and what the next one does about it
+cells     points, sinks and promises, and the few of them that the quick tier runs
 stories   a life that breaks and one that does not, sinks ahead and behind, two drivers, tasks that are run twice
 on_spark  the cells that are tried on a real Spark
 table     all of it as Markdown: `make faults`, or  PYTHONPATH=tests python -m matrix.table

@@ -1,14 +1,14 @@
 """Cells of the matrix on a real Spark: the same oracles, sinks as people use them, and workers that are killed.
 
-A cell is a point, a sink and a promise. Points, sinks and promises have five levels each, and cell (i, j) has promise i + j: so
-every point meets every sink and every promise, and every sink every promise, in 25 cells.
+A cell is a point, a sink and a promise. The cells that are run are chosen (`tiers.covering`): every point meets every kind of sink
+and every promise, and every kind of sink every promise, where the combination is not refused.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from crashes import CrashAt
 from matrix.oracles import echoed
-from matrix.targets import TARGETS, PostgresTarget, server
+from matrix.targets import TARGETS, PostgresTarget, kind_of, server
 from matrix.world import RETAIN, World
 from sample import Payment, Seen, Sums, payments
 from streamwork import (
@@ -32,6 +32,7 @@ from streamwork import (
     SqliteSink,
 )
 from streamwork.epoch import Manifest, Step
+from tiers import covering, pairs
 
 SOAK = bool(os.environ.get("STREAMWORK_SOAK"))
 SLICE = 10
@@ -111,17 +112,21 @@ PROMISES = {
     "acknowledging": ("at-least-once", "acknowledge", "read-committed"),
     "read-uncommitted": ("exactly-once", None, "read-uncommitted"),
 }
-_SINKS = (("journal", "latest"), ("items", "cards"), ("hashes", "hashes"), ("files", "files"), ("log", "log"))
 
 
 def cells(every: bool = SOAK) -> list[Cell]:
     """The chosen ones, or every one that is not refused."""
     at_once = [name for name, (semantics, *_) in PROMISES.items() if semantics != "exactly-once"]
     after_write = [Cell("a worker killed after its write", "journal", name) for name in at_once]
-    return [*(_product() if every else _chosen()), *after_write]
+    return [*(product() if every else covering(product(), met)), *after_write]
 
 
-def _product() -> list[Cell]:
+def met(cell: Cell) -> set[Hashable]:
+    """The pairs that a cell meets."""
+    return {*pairs(cell.point, kind_of((cell.sink,)), cell.promise), ("sink", cell.sink)}
+
+
+def product() -> list[Cell]:
     return [
         Cell(point, sink, promise)
         for point in POINTS
@@ -129,18 +134,6 @@ def _product() -> list[Cell]:
         for promise, (semantics, _, isolation) in PROMISES.items()
         if (target.exactly_once or semantics != "exactly-once") and (target.previews or isolation == "read-committed")
     ]
-
-
-def _chosen() -> list[Cell]:
-    found = []
-    promises = list(PROMISES)
-    for i, point in enumerate(POINTS):
-        for j, names in enumerate(_SINKS):
-            promise, sink = promises[(i + j) % 5], names[i % 2]
-            if promise == "read-uncommitted" and not TARGETS[sink].previews:  # refused: a function takes its place
-                promise, sink = promises[1 + (i + j + i // 2) % 3], "calls"
-            found.append(Cell(point, sink, promise))
-    return found
 
 
 def world_of(folder: Path, cell: Cell) -> World:

@@ -10,7 +10,7 @@ import pytest
 
 from matrix.faults import HOW, Fault, damage
 from matrix.oracles import check
-from matrix.points import POINTS, Outcome, Point, outcome_of
+from matrix.points import Outcome, outcome_of
 from matrix.targets import SINKS
 from matrix.world import EVENTS, MORE, RETAIN, SLICE, Life, World
 from sample import Payment
@@ -24,16 +24,6 @@ Check = Callable[[World, Sequence[Payment]], None]
 
 def cases(items: Any) -> list[Any]:
     return [pytest.param(*item[1:], id=item[0]) for item in items]
-
-
-def cells(sinks: dict[str, tuple[str, ...]], points: Sequence[Point] = POINTS) -> list[Any]:
-    """Every point with all the sinks that it is tried with."""
-    return [
-        pytest.param(point, some, id=f"{point.name}-{name}")
-        for point in points
-        for name, some in sinks.items()
-        if point.only(some)
-    ]
 
 
 def crash_and_go_on(world: World, fault: Fault, wanted: Check = check, epochs: int = len(EVENTS) // SLICE) -> Outcome:

@@ -32,9 +32,10 @@ Wherever a job breaks, its next start keeps what the semantics promise. This pag
 - always: per component and checkpoint, processed = delivered + ended early + dropped + dead letters + failed (those come again),
   and where wrong results would come of it the start is refused, and has changed nothing.
 
-*local*: every cell, in every run of the tests, on the local host, which has the same protocol code. *Spark*: also on a real
-Spark, chosen so that all pairs of point, sink and promise are met; in `make soak` all of them. *soak*: random kills of drivers,
-Python workers, PostgreSQL and Redis, under all semantics in turn.
+*local*: every cell, on the local host, which has the same protocol code. `make test` runs some of them, chosen so that all pairs
+of point, sink and promise are met, and `make test-all` the others. *Spark*: also on a real Spark, in `make test-all`, chosen in the
+same way; in `make soak` all of them. *soak*: random kills of drivers, Python workers, PostgreSQL and Redis, under all semantics in
+turn.
 """
 FREE = (Outcome.GOES_ON, Outcome.ROLLS_FORWARD)
 ON_SPARK = {

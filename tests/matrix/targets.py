@@ -300,6 +300,14 @@ TARGETS: dict[str, type[Target]] = {
     "hashes": RedisTarget,
     "calls": CallsTarget,
 }
+_KINDS = {"latest": "journal", "cards": "items"}
+
+
+def kind_of(sinks: tuple[str, ...]) -> str:
+    """Sinks of one kind have one implementation: with a key or without one; or a job has several sinks."""
+    return "several" if len(sinks) > 1 else _KINDS.get(sinks[0], sinks[0])
+
+
 SINKS: dict[str, tuple[str, ...]] = {
     "SQLite": ("journal",),
     "SQLite, upsert": ("latest",),

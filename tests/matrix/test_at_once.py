@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from matrix.cells import Cell, cells
 from matrix.faults import Fault, damage
 from matrix.oracles import check_at_least_once, check_at_most_once, check_state_at_once, dropped, ids_of
-from matrix.points import AT_ONCE_POINTS, Outcome, Point
+from matrix.points import Outcome
 from matrix.promises import EVENTS, PROMISES, break_and_go_on, check_promise, world_of
 from matrix.stories import Retrying, TaskLost, Twice, places, ruin_newest, two_drivers
 from matrix.targets import AT_ONCE
@@ -26,20 +27,9 @@ every_promise = pytest.mark.parametrize("promise", PROMISES)
 IDS = {event.amount for event in EVENTS}
 
 
-CELLS = [
-    pytest.param(point, sinks, promise, id=f"{point.name}-{name}-{promise}")
-    for point in AT_ONCE_POINTS
-    for name, sinks in AT_ONCE.items()
-    for promise, (semantics, _) in PROMISES.items()
-    if point.only(sinks) and semantics in (point.semantics or semantics)
-]
-
-
-@pytest.mark.parametrize(("point", "sinks", "promise"), CELLS)
-def test_a_job_that_breaks_at_any_point_keeps_its_promise(
-    folder: Path, point: Point, sinks: tuple[str, ...], promise: str
-) -> None:
-    world = world_of(folder, promise, sinks)
+@pytest.mark.parametrize("cell", cells(*PROMISES))
+def test_a_job_that_breaks_at_any_point_keeps_its_promise(folder: Path, cell: Cell) -> None:
+    point, world = cell.point, world_of(folder, cell.promise, cell.sinks)
     wanted = point.outcome
     if wanted is Outcome.COMPUTES_AGAIN and world.semantics == "at-most-once":
         wanted = Outcome.LEAVES_OUT

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from matrix.cells import Cell, cells
 from matrix.faults import Fault
 from matrix.oracles import check, check_previews, check_readers
-from matrix.points import POINTS, Point
-from matrix.stories import cells, crash_and_go_on, failure, two_drivers
+from matrix.stories import crash_and_go_on, failure, two_drivers
 from matrix.targets import PREVIEWED, SINKS
 from matrix.world import EVENTS, MORE, SLICE, World
 from streamwork.connectors.sql_sink import SqlSink
@@ -56,18 +56,11 @@ def test_readers_look_at_every_step(folder: Path, sinks: tuple[str, ...], isolat
         check(world, EVENTS[: 5 * SLICE])
 
 
-PREVIEW_POINTS = [
-    *POINTS,
-    Point("mid preview", Fault("rows written to *__preview"), POINTS[1].outcome, 7),
-    Point("between two previews", Fault("rows written to *__preview", 2), POINTS[1].outcome, 8),
-]
-
-
-@pytest.mark.parametrize(("point", "sinks"), cells(PREVIEWED, PREVIEW_POINTS))
+@pytest.mark.parametrize("cell", cells("read-uncommitted"))
 @pytest.mark.proves("a preview half written")
-def test_of_an_epoch_that_came_to_nothing_nothing_is_shown(folder: Path, point: Point, sinks: tuple[str, ...]) -> None:
+def test_of_an_epoch_that_came_to_nothing_nothing_is_shown(folder: Path, cell: Cell) -> None:
     """Exactly-once as ever; and when a start is ready, before the first source is read, no preview is left."""
-    world = dirty_world(folder, sinks)
+    point, world = cell.point, dirty_world(folder, cell.sinks)
 
     def on_line(line: str) -> None:
         if line.startswith("told ready"):

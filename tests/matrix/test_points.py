@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from crashes import Crash
+from matrix.cells import Cell, cells, recovery_cells
 from matrix.faults import Fault, damage
 from matrix.oracles import check
-from matrix.points import BEHIND, DAMAGES, RECOVERY, Outcome, Point, outcome_of
-from matrix.stories import behind, cases, cells, crash_and_go_on, fallen_back, places, ruin_newest
+from matrix.points import BEHIND, DAMAGES, Outcome, outcome_of
+from matrix.stories import behind, cases, crash_and_go_on, fallen_back, places, ruin_newest
 from matrix.targets import SINKS
 from matrix.world import EVENTS, MORE, RETAIN, SLICE, World
 from sample import payments
@@ -23,10 +24,9 @@ every_sink = pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
 # ---- crashes in an epoch --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("point", "sinks"), cells(SINKS))
-def test_a_job_that_breaks_at_any_point_ends_with_the_same_results(
-    folder: Path, point: Point, sinks: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("cell", cells("exactly-once"))
+def test_a_job_that_breaks_at_any_point_ends_with_the_same_results(folder: Path, cell: Cell) -> None:
+    point, sinks = cell.point, cell.sinks
     early, late = point.faults()
     if sinks in (SINKS["SQLite"], SINKS["SQLite + log"]):  # a driver that is closed is the same to every sink
         assert crash_and_go_on(World(folder / "early", sinks), early, epochs=4) is point.outcome
@@ -57,8 +57,7 @@ def test_a_kill_in_the_last_sync_of_a_log_transaction(folder: Path) -> None:
 # ---- crashes in a recovery ------------------------------------------------------------------------------------------
 
 
-@every_sink
-@pytest.mark.parametrize(("before", "fault"), cases(RECOVERY))
+@pytest.mark.parametrize(("before", "fault", "sinks"), recovery_cells())
 def test_a_start_that_breaks_is_made_again(folder: Path, before: Fault, fault: Fault, sinks: tuple[str, ...]) -> None:
     for dead in (False, True) if sinks == SINKS["SQLite + log"] else (True,):
         world = World(folder / str(dead), sinks)

@@ -1,0 +1,113 @@
+"""The quick tier leaves nothing out that it promises to meet, and says so where it is asked for something that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrix import cells, on_spark
+from matrix.points import RECOVERY
+from matrix.targets import SINKS, TARGETS, kind_of
+from tiers import covering, pairs
+
+pytest_plugins = ["pytester"]
+
+
+def unmet(cells: Sequence[Any], chosen: Sequence[Any], met: Callable[[Any], set[Hashable]]) -> set[Hashable]:
+    """What some cell meets and no chosen one does."""
+    return set[Hashable]().union(*map(met, cells)) - set[Hashable]().union(*map(met, chosen))
+
+
+MATRICES: dict[str, tuple[Sequence[Any], Callable[[Any], set[Hashable]]]] = {
+    "on the local host": (cells.CELLS, cells.met),
+    "on Spark": (on_spark.product(), on_spark.met),
+    "three of each": ([(a, b, c) for a in "abc" for b in "def" for c in "ghi"], lambda cell: pairs(*cell)),
+}
+every_matrix = pytest.mark.parametrize(("cells", "met"), MATRICES.values(), ids=MATRICES)
+
+
+@every_matrix
+def test_the_chosen_cells_meet_all_pairs(cells: Sequence[Any], met: Callable[[Any], set[Hashable]]) -> None:
+    chosen = covering(cells, met)
+    assert unmet(cells, chosen, met) == set()
+    assert len(chosen) < len(cells) / 2, "few"
+
+
+@every_matrix
+def test_without_one_of_them_a_pair_is_missing(cells: Sequence[Any], met: Callable[[Any], set[Hashable]]) -> None:
+    """The negative control: the last of them was taken for a pair that the others lack."""
+    chosen = covering(cells, met)
+    assert any(unmet(cells, [*chosen[:place], *chosen[place + 1 :]], met) for place in range(len(chosen)))
+
+
+def test_what_a_cell_meets_is_every_pair() -> None:
+    """Counted by hand, not by `met`: of point, kind of sinks and promise."""
+    quick = [
+        parameter.values[0] for parameter in cells.cells(*{cell.promise for cell in cells.CELLS}) if not parameter.marks
+    ]
+    for left, right in (("point", "kind"), ("point", "promise"), ("kind", "promise")):
+        wanted, found = ({(_level(c, left), _level(c, right)) for c in some} for some in (cells.CELLS, quick))
+        assert wanted == found
+    starts = [parameter.id.split("-")[0] for parameter in cells.recovery_cells() if not parameter.marks]
+    assert all(starts.count(name) == len({kind_of(sinks) for sinks in SINKS.values()}) for name, *_ in RECOVERY)
+    assert {cell.sink for cell in on_spark.cells(every=False)} == set(TARGETS)
+
+
+def _level(cell: cells.Cell, factor: str) -> str:
+    return {"point": cell.point.name, "kind": kind_of(cell.sinks), "promise": cell.promise}[factor]
+
+
+# ---- which tests a tier has -----------------------------------------------------------------------------------------------
+
+FILE = """
+import pytest
+
+def test_plain(): ...
+
+@pytest.mark.slow
+def test_slow(): ...
+
+@pytest.mark.slow(mode="microbatch")
+@pytest.mark.parametrize("mode", ["local", "microbatch"])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_cases(mode, number): ...
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+    here = Path(__file__).parent
+    pytester.makeconftest("from tiers import *")
+    pytester.makeini(f"[pytest]\nmarkers = slow\npythonpath = {here}\naddopts = --strict-markers -p no:streamwork")
+    pytester.makepyfile(FILE)
+    return lambda *arguments: pytester.runpytest("-q", *arguments)
+
+
+@pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["one process", "workers"])
+@pytest.mark.parametrize(
+    ("tier", "ran", "line"),
+    [
+        ("quick", 2, "tier quick: 2 tests were run; `make test-all` runs the rest: 4 tests"),
+        ("rest", 4, "tier rest: 4 tests were run; `make test` runs the quick ones: 2 tests"),
+    ],
+)
+def test_each_test_is_in_one_tier(run: Any, tier: str, ran: int, line: str, workers: tuple[str, ...]) -> None:
+    result = run("--tier", tier, *workers)
+    assert result.parseoutcomes()["passed"] == ran
+    assert line in result.stdout.str()
+
+
+def test_without_a_tier_everything_is_run(run: Any) -> None:
+    result = run()
+    assert result.parseoutcomes() == {"passed": 6}
+    assert "tier" not in result.stdout.str()
+
+
+def test_a_marker_that_names_no_parameter_is_an_error(run: Any, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FILE.replace('slow(mode="microbatch")', 'slow(modus="microbatch")'))
+    result = run("--tier", "quick")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "the marker slow names ['modus'], which is no parameter of the test" in result.stderr.str()

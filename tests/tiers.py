@@ -1,0 +1,117 @@
+"""Two tiers of tests: `make test` runs the quick ones, `make test-all` the rest.
+
+A test is quick unless it says otherwise, at its own place:
+
+    @pytest.mark.slow                        every case of it is in the rest
+    @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter are
+    pytest.param(..., marks=SLOW)            this case is
+    @pytest.mark.parametrize(NAMES, quick_few(CELLS, met))    all cases are but a few, which meet everything the others do
+
+`pytest FILE` runs both tiers of a file; `--tier quick` and `--tier rest` choose one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import combinations
+from typing import Any, TypeVar
+
+import pytest
+
+TIERS = ("quick", "rest", "all")
+SLOW = pytest.mark.slow
+Cell = TypeVar("Cell")
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Does a marker put this case into the rest? One that names a parameter which the test does not have is an error."""
+    return any(_fits(item, marker) for marker in item.iter_markers("slow"))
+
+
+def _fits(item: pytest.Item, marker: pytest.Mark) -> bool:
+    given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    unknown = [*marker.args, *(name for name in marker.kwargs if name not in given)]
+    if unknown:
+        raise pytest.UsageError(f"{item.nodeid}: the marker slow names {unknown}, which is no parameter of the test")
+    return all(given[name] == value for name, value in marker.kwargs.items())
+
+
+def pairs(*levels: Hashable) -> set[tuple[Hashable, ...]]:
+    """The pairs of factor levels that a cell meets."""
+    return set(combinations(levels, 2))
+
+
+def covering(cells: Sequence[Cell], met: Callable[[Cell], Iterable[Hashable]]) -> list[Cell]:
+    """A few of the cells that together meet everything that any cell meets, in the order of the cells.
+
+    Greedy: always the first cell among those that meet most of what is missing. The same cells give the same choice.
+    """
+    meets = [frozenset(met(cell)) for cell in cells]
+    missing = set[Hashable]().union(*meets)
+    chosen = set[int]()
+    while missing:
+        best = max(range(len(cells)), key=lambda number: len(meets[number] & missing))
+        chosen.add(best)
+        missing -= meets[best]
+    return [cell for number, cell in enumerate(cells) if number in chosen]
+
+
+def quick_few(
+    cells: Sequence[Cell],
+    met: Callable[[Cell], Iterable[Hashable]],
+    name: Callable[[Cell], str],
+    values: Callable[[Cell], Sequence[Any]] = lambda cell: [cell],
+) -> list[Any]:
+    """Parameters of a test: all cells, those that `covering` leaves out marked slow."""
+    few = covering(cells, met)
+    return [
+        pytest.param(*values(cell), id=name(cell), marks=() if any(cell is one for one in few) else SLOW)
+        for cell in cells
+    ]
+
+
+# ---- hooks of pytest ------------------------------------------------------------------------------------------------------
+
+LEFT = pytest.StashKey[int]()
+"""How many tests of the selection belong to the other tier."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier", choices=TIERS, default="all", help="quick: without tests marked slow; rest: only those; all (default)"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the tier. Tests with the longest time limits start first, so that none of them is the last to end."""
+    slow = {item: is_slow(item) for item in items}
+    tier = config.getoption("tier")
+    left = [item for item in items if tier != "all" and slow[item] is (tier == "quick")]
+    config.stash[LEFT] = len(left)
+    config.hook.pytest_deselected(items=left)
+    dropped = set(left)
+    items[:] = sorted((item for item in items if item not in dropped), key=lambda item: -_limit(item))
+
+
+def _limit(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None else 0.0
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist reports what it has left to the process that prints the summary."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = session.config.stash.get(LEFT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    tier, left = config.getoption("tier"), config.stash.get(LEFT, 0)
+    if tier != "all" and not config.getoption("collectonly"):
+        ran = sum(len(terminalreporter.getreports(outcome)) for outcome in ("passed", "failed", "skipped"))
+        other = {"quick": "`make test-all` runs the rest", "rest": "`make test` runs the quick ones"}[tier]
+        terminalreporter.write_line(f"tier {tier}: {ran:,} tests were run; {other}: {left:,} tests")
