@@ -125,7 +125,7 @@ def kill(process: psutil.Process) -> bool:
 
 
 def command_line(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "streamwork.tools.cli", *arguments]
+    return [sys.executable, "-m", "streamwork", *arguments]
 
 
 def environment(folder: Path, *path: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sample import payments, summing_job
 from streamwork import StreamworkError
-from streamwork.engine import Work
+from streamwork.engine import Assignment
 from streamwork.hosts.probe import probe
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_epochs import SparkEpochs
@@ -34,7 +34,7 @@ def late(folder: Path) -> None:
     """An epoch whose tasks find no sign of the driver in the job's folder, as on a machine that joined after the probe."""
     layout = Layout.of(summing_job(payments(5), folder / "out.db").graph(), 256)
     host = SparkEpochs(spark)
-    host.submit(layout, [Work(0, "uid", str(folder / "elsewhere"), 256, 1, 1, {"payments": {"0": (0, 5)}}, {})])
+    host.submit(layout, [Assignment(0, "uid", str(folder / "elsewhere"), 256, 1, 1, {"payments": {"0": (0, 5)}}, {})])
     host.collect(1, lambda: False)
 
 

@@ -7,7 +7,7 @@ import json
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
-from streamwork.tools.cli import main
+from streamwork.__main__ import main
 
 
 def call(*arguments: object) -> tuple[int, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamwork.epoch import Manifest, Step
+from streamwork.epoch import Manifest, Phase
 
 
 class Crash(KeyboardInterrupt):  # all that passes through an operator's step as it is
@@ -14,11 +14,11 @@ class Crash(KeyboardInterrupt):  # all that passes through an operator's step as
 class CrashAt:
     """A watcher that crashes the run at the n-th step it is told of, those of its start included; or of one kind of step."""
 
-    def __init__(self, steps: int, only: Step | None = None) -> None:
+    def __init__(self, steps: int, only: Phase | None = None) -> None:
         self.left = steps
         self.only = only
 
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
         self.left -= self.only in (None, step)
         if self.left < 0:
             raise Crash

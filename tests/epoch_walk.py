@@ -45,12 +45,12 @@ from streamwork import (
     StreamworkError,
 )
 from streamwork.components import LedgerEntry, LedgerRow, RowsRejected
+from streamwork.components.commit_rule import Verdict, judge
 from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.delivery.text import from_text
 from streamwork.engine.instance import row_format
 from streamwork.epoch import Driver, Store
-from streamwork.epoch.commit import Verdict, judge
-from streamwork.epoch.verify import problems
+from streamwork.epoch.recovery.verify import problems
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph
 from streamwork.state import KeyedState, StateFiles

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from sample import Payment, Summing
 from streamwork import Job, JsonLines, SqliteSink
+from streamwork import __main__ as cli
+from streamwork.cli.progress import PlainWatcher
 from streamwork.components import LedgerEntry, LedgerRow
-from streamwork.epoch import Manifest, Started, Step
-from streamwork.tools import cli
-from streamwork.tools.progress import PlainWatcher
+from streamwork.epoch import Manifest, Phase, Started
 
 SLICE = 10
 """Events of one epoch."""
@@ -50,19 +50,19 @@ class Failing(PlainWatcher):
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self._phase = "recovery"
-        self._told: list[Step] = []
+        self._told: list[Phase] = []
 
     def on_started(self, job: str, started: Started) -> None:
         super().on_started(job, started)
         self._phase, self._told = "epochs", []
 
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
         self._told.append(step)
         place, _, name = self.failpoint.rpartition("/")
         if place == f"{self._phase}/{step.value}/{self._told.count(step)}":
             self._say(f"{name} at {place}, epoch {epoch}")
             os.kill(os.getpid(), signal.Signals[name])
-        super().on_step(step, epoch, manifest)
+        super().on_phase(step, epoch, manifest)
 
 
 def build(name: str = "guarded", sink: type[SqliteSink[Any]] = SqliteSink, folder: Path | None = None) -> Job:

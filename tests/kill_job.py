@@ -19,11 +19,11 @@ from card_usage import PerCard, Transaction
 
 from streamwork import Job, JsonLines, SqliteSink
 from streamwork.components import LedgerEntry
-from streamwork.epoch import Step, Verdict
-from streamwork.epoch.commit import settle
-from streamwork.tools.runner import Mode, Options, run
+from streamwork.components.commit_rule import settle
+from streamwork.epoch import Phase, Verdict
+from streamwork.run.runner import Mode, Options, run
 
-STRETCH = {Step.PLAN: 0.01, Step.COMPUTE: 0.01, Step.PREPARE: 0.02, Step.COMMIT: 0.1}
+STRETCH = {Phase.PLAN: 0.01, Phase.COMPUTE: 0.01, Phase.PREPARE: 0.02, Phase.COMMIT: 0.1}
 
 
 class SplitLedger(SqliteSink[Any]):
@@ -48,8 +48,8 @@ class Stretching:
         self.told = False
         self._pace = pace
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-        if step is Step.COMPLETE and not self.told:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        if step is Phase.COMPLETE and not self.told:
             self.told = True
             print("working", flush=True)
         if self._pace == "stretched":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink
-from streamwork.tools.runner import Mode, Options, Outcome, Watcher, run
+from streamwork.run.runner import Mode, Options, Outcome, Watcher, run
 
 
 class Payment(Event):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamwork.tools.servers import PostgresServer, RedisServer
+from streamwork.bench.servers import PostgresServer, RedisServer
 
 
 @pytest.fixture(scope="session")

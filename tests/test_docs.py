@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from streamwork.tools.demo import write_transactions
+from streamwork.cli.demo import write_transactions
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()

@@ -21,8 +21,8 @@ from urllib.parse import parse_qs, urlparse
 import msgspec
 import pytest
 
+from streamwork.cli.demo import write_transactions
 from streamwork.testing import explore
-from streamwork.tools.demo import write_transactions
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAM = Path(sys.executable).parent / "streamwork"

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from streamwork.tools.demo import write_transactions
+from streamwork.cli.demo import write_transactions
 
 HERE = Path(__file__).parent
 EVENTS = 200_000

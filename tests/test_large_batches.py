@@ -17,10 +17,10 @@ from state import test_large_state as large_state
 from streamwork import EventLog, Job, JobFailed, ListSource, LogSink, LogSource, Parquet, ParquetSink, SqliteSink
 from streamwork.components import Key, batches, columns, parquet_file
 from streamwork.connectors import pieces
-from streamwork.engine import outlet
-from streamwork.engine.channel import CheckpointEvent, Data
-from streamwork.engine.parcel import Wire
 from streamwork.epoch import Store
+from streamwork.flow import outlet
+from streamwork.flow.channel import CheckpointEvent, Data
+from streamwork.flow.parcel import Wire
 from streamwork.hosts import spark_rows
 from streamwork.job import Input, Layout
 from streamwork.state import StateFiles, compaction, files, keyed, layer

@@ -28,7 +28,7 @@ from streamwork import (
     SqliteSink,
     WrongUse,
 )
-from streamwork.epoch import Manifest, Step
+from streamwork.epoch import Manifest, Phase
 from streamwork.epoch.manifest import to_bytes
 
 
@@ -243,7 +243,7 @@ def test_a_manifest_with_any_byte_changed_never_gives_wrong_numbers(tmp_path: Pa
     """Also where it is still JSON: another position, another instance, another hash."""
     made = tmp_path / "made"
     made.mkdir()
-    watcher = CrashAt(1, Step.PREPARE) if stage == "prepared" else None
+    watcher = CrashAt(1, Phase.PREPARE) if stage == "prepared" else None
     with suppress(Crash):
         run_job(summing_job(payments(20), made / "out.db"), made / "root", watcher=watcher)
     name = "000000000002.json" if stage == "completed" else "000000000002.prepared.json"
@@ -284,7 +284,7 @@ def test_fences_that_were_emptied_do_not_lock_the_job_out(tmp_path: Path) -> Non
 def test_files_of_epochs_that_came_to_nothing_are_cleaned_up(tmp_path: Path) -> None:
     """So that whoever reads the state folder as it is reads what counts."""
     with pytest.raises(Crash):
-        run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root", watcher=CrashAt(0, Step.COMPUTE))
+        run_job(summing_job(payments(20), tmp_path / "out.db"), tmp_path / "root", watcher=CrashAt(0, Phase.COMPUTE))
     state = tmp_path / "root" / "summing" / "state" / "sums" / "0"
     assert [path.name[:12] for path in state.iterdir()] == ["000000000001"]
     run_job(summing_job([], tmp_path / "out.db"), tmp_path / "root")

@@ -14,9 +14,9 @@ from crashes import Crash as Died
 from crashes import CrashAt
 from sample import Payment, Seen, Summing, Sums, payments, run_job
 from streamwork import CallableSink, Event, Job, KeyedOperator, ListSource, Operator, SqliteSink, WrongUse
-from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data
-from streamwork.engine.dispatcher import Dispatcher
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
+from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data
+from streamwork.flow.dispatcher import Dispatcher
 from streamwork.job import Input
 from streamwork.testing import Crash, Lose, Pause, run
 
@@ -142,7 +142,7 @@ def test_setting_a_balance_twice_is_harmless_and_charging_twice_is_not(tmp_path:
         rows = job.source(ListSource([Account("ann", 100 if door == "set_balance" else 10)], Account), id="in")
         rows.sink(CallableSink(getattr(ledger, door)), id="out")
         with pytest.raises(Died):
-            run_job(job, tmp_path / door, watcher=CrashAt(0, Step.COMPUTE))
+            run_job(job, tmp_path / door, watcher=CrashAt(0, Phase.COMPUTE))
         run_job(job, tmp_path / door)
         return ledger.balances
 

@@ -115,7 +115,7 @@ def test_every_folder(tmp_path: Path) -> None:
     assert total(tmp_path) == 21
     for command in (["status"], ["checkpoints", "--verify"], ["dead-letters", "list"]):
         done = subprocess.run(
-            [sys.executable, "-m", "streamwork.tools.cli", *command, "--root", str(tmp_path / "root"), "strays"],
+            [sys.executable, "-m", "streamwork", *command, "--root", str(tmp_path / "root"), "strays"],
             capture_output=True,
             text=True,
             check=False,
@@ -233,7 +233,7 @@ if __name__ == "__main__":
     job.run()
 """
 JSON = """
-from streamwork.tools.output import print_json
+from streamwork.cli.output import print_json
 print_json({"name": "caf\\u00e9 \\u4e2d\\u6587 \\U0001f600"})
 """
 
@@ -243,7 +243,7 @@ print_json({"name": "caf\\u00e9 \\u4e2d\\u6587 \\U0001f600"})
 def test_a_terminal_without_utf8(how: str, tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(JOB, encoding="utf-8")
-    tool = [sys.executable, "-m", "streamwork.tools.cli"]
+    tool = [sys.executable, "-m", "streamwork"]
     commands = {
         "run": [*tool, "run", str(file), "--mode", "local"],
         "json": [sys.executable, "-c", JSON],

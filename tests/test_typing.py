@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamwork.tools.new import create
+from streamwork.cli.new import create
 from type_checkers import Checker, mypy, pyright, write
 
 REPO = Path(__file__).parents[1]

@@ -36,8 +36,8 @@ from streamwork import (
     WrongUse,
     field,
 )
-from streamwork.components import fitting as fitting_module
 from streamwork.components import schema as schema_module
+from streamwork.components import validation as fitting_module
 from streamwork.components.columns import distinct, to_structs
 from streamwork.components.keyed_columns import KeyedColumns
 from streamwork.components.keys import Key

@@ -7,6 +7,7 @@ connectors, hosts, tools, testing; each says in its first lines what lives there
 from streamwork import early  # noqa: F401  first of all: it listens to signals while the others are imported
 
 # isort: split
+from streamwork.cli.run_here import run_here
 from streamwork.components import (
     BatchCollector,
     Digits,
@@ -28,6 +29,7 @@ from streamwork.components import (
     StatefulOperator,
     StatefulSource,
 )
+from streamwork.components.commit_rule import Verdict, settle
 from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
 from streamwork.connectors import (
@@ -45,11 +47,9 @@ from streamwork.connectors import (
     RedisSink,
     SqliteSink,
 )
-from streamwork.epoch.commit import Verdict, settle
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.job import Backoff, Job, Retry, Stream
 from streamwork.log import EventLog
-from streamwork.tools.run_here import run_here
 
 __version__ = "0.1.0"
 

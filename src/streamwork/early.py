@@ -1,7 +1,7 @@
 """Signals that come while the package is being imported, which takes about a second. Imports nothing of ours.
 
 The package imports this module first. In the process of ``streamwork run``, and only there, SIGINT and SIGTERM are then
-remembered until the run itself listens (`tools.stopping`), and the run ends as if they had come later.
+remembered until the run itself listens (`run.stopping`), and the run ends as if they had come later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
-COMMAND_MODULE = "streamwork.tools.cli"
+COMMAND_MODULE = "streamwork"
 
 _heard: list[int] = []
 _before: dict[int, Any] = {}
@@ -38,7 +38,7 @@ def release() -> tuple[list[int], dict[int, Any]]:
 
 
 def is_run(argv: Sequence[str], original: Sequence[str]) -> bool:
-    """Whether the process was started as ``streamwork run`` or ``python -m streamwork.tools.cli run``."""
+    """Whether the process was started as ``streamwork run`` or ``python -m streamwork run``."""
     if argv[1:2] != ["run"]:
         return False
     if argv[0] == "-m":  # Python says so while it imports the package of the module that it was asked for

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamwork import Digits, Event, JobFailed
 from streamwork.components.columns import to_batch
-from streamwork.components.fitting import check_fits, fitting
+from streamwork.components.validation import check_fits, fitting
 
 
 class Inner(Event):

@@ -33,6 +33,7 @@ from streamwork import (
     Sink,
     SqliteSink,
 )
+from streamwork.bench.servers import PostgresServer, RedisServer
 from streamwork.components import LedgerEntry
 from streamwork.components.columns import to_batch
 from streamwork.components.schema import fields_of
@@ -40,7 +41,6 @@ from streamwork.connectors import postgres as postgres_module
 from streamwork.connectors.folders import Folders
 from streamwork.log import LogReader
 from streamwork.testing.memory import MemorySink, Table
-from streamwork.tools.servers import PostgresServer, RedisServer
 from streamwork.world import RealDisk
 
 Rows = list[tuple[Any, ...]]

@@ -11,7 +11,7 @@ import pytest
 from connectors.kits import DURABLE, Kit, LogKit, ParquetKit, RedisKit, SqliteKit, SqlKit, as_rows
 from sample import Seen
 from streamwork import Job, JsonLines, Refused, WrongUse
-from streamwork.epoch.choice import Shelf
+from streamwork.epoch.recovery.restore_point import Catalogue
 
 durable = pytest.mark.parametrize("kit", DURABLE, indirect=True)
 ROWLESS = ["sqlite", "sqlite-upsert", "postgres", "postgres-upsert", "redis"]
@@ -165,7 +165,7 @@ def test_a_sink_that_the_job_does_not_have(tmp_path: Path) -> None:
 @pytest.mark.proves("the look at the ledger row before a start")
 def test_without_the_rule_rows_come_twice(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the row is gone, the rows are there."""
-    monkeypatch.setattr(Shelf, "has_lost", lambda self, sink, row: False)
+    monkeypatch.setattr(Catalogue, "has_lost", lambda self, sink, row: False)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         lost_is_refused(kit, "row", 1)
     if not kit.keyed:

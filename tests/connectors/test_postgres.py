@@ -17,10 +17,10 @@ import pytest
 from connectors.kits import PostgresKit, Wide, batch, entry, seen, staged
 from sample import Seen
 from streamwork import Digits, Event, JobFailed, PostgresSink, Refused, RowsRejected, WrongUse
+from streamwork.bench.servers import PostgresServer
 from streamwork.components import PreviewLabel
 from streamwork.connectors import postgres as connector
 from streamwork.connectors.address import SecretsFile
-from streamwork.tools.servers import PostgresServer
 
 append = pytest.mark.parametrize("kit", ["postgres"], indirect=True)
 both = pytest.mark.parametrize("kit", ["postgres", "postgres-upsert"], indirect=True)

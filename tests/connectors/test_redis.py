@@ -12,7 +12,7 @@ import redis
 from connectors.kits import RedisKit, batch, entry, seen, staged
 from sample import Seen
 from streamwork import Event, JobFailed, RedisSink, Refused, WrongUse
-from streamwork.tools.servers import RedisServer
+from streamwork.bench.servers import RedisServer
 
 kits = pytest.mark.parametrize("kit", ["redis"], indirect=True)
 

@@ -10,12 +10,11 @@ import pytest
 
 from connectors import checks
 from connectors.kits import SQL, Kit, RedisKit, entry, seen, staged
-from streamwork.components import LedgerEntry
+from streamwork.components import LedgerEntry, commit_rule
+from streamwork.components.commit_rule import Verdict
 from streamwork.connectors import log, parquet_sink, redis, redis_scripts, sql_sink, sql_views, sqlite
 from streamwork.connectors import postgres as postgres_connector
 from streamwork.connectors.parquet_sink import ParquetSink
-from streamwork.epoch import commit as commit_rule
-from streamwork.epoch.commit import Verdict
 from streamwork.log.transactions import Transactions
 
 MODULES = (sqlite, postgres_connector, redis, parquet_sink, log)

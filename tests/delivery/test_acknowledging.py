@@ -21,7 +21,7 @@ from sample import run_job
 from streamwork import Job, ListSource, SqliteSink, WrongUse, shuffle
 from streamwork.delivery import Acknowledger, DeadLetters, Outcome, Trouble, Waiting
 from streamwork.delivery.text import from_text
-from streamwork.epoch.undone import Undone
+from streamwork.epoch.redelivery import Redelivery
 from streamwork.testing import Crash as CrashMarker
 from streamwork.testing import Lose, SetClock, run
 from streamwork.world import RealDisk
@@ -285,7 +285,7 @@ def test_a_forgetful_acknowledger_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_without_the_inbox_what_a_source_gave_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Undone, "_orphans", lambda self: [])
+    monkeypatch.setattr(Redelivery, "_orphans", lambda self: [])
     lost = 0
     for steps in range(24):
         (tmp_path / str(steps)).mkdir()

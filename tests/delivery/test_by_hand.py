@@ -18,7 +18,7 @@ from sample import run_job
 from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink, all_instances, fields, shuffle
 from streamwork.delivery import Ack, Acknowledger, Trouble, Waiting, acknowledger
 from streamwork.delivery.text import from_text
-from streamwork.engine.tracked import Following, root_of
+from streamwork.flow.lineage import Following, root_of
 from streamwork.testing import run
 
 NONE = SqliteSink("never-opened.db", "t")

@@ -17,8 +17,8 @@ from inbox_files import too_many
 from sample import run_job
 from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink
 from streamwork.delivery import Inbox
-from streamwork.epoch import Step
-from streamwork.epoch.undone import Undone
+from streamwork.epoch import Phase
+from streamwork.epoch.redelivery import Redelivery
 from streamwork.world import RealDisk
 
 ITEMS = [Item(f"{i:03d}") for i in range(9)]
@@ -57,7 +57,7 @@ def live(folder: Path, chosen: dict[str, Any], watcher: Any = None, mode: str = 
 def with_two_that_wait(folder: Path, mode: str = "local", chosen: dict[str, Any] = ACKNOWLEDGING) -> None:
     folder.mkdir(exist_ok=True)
     with pytest.raises(Crash):
-        live(folder, chosen, CrashAt(2, Step.COMPLETE), mode)
+        live(folder, chosen, CrashAt(2, Phase.COMPLETE), mode)
     (folder / "mended").touch()
     assert set(written(folder / "out.db")) == {item.name for item in ITEMS} - BROKEN
 
@@ -111,7 +111,7 @@ def test_there_and_back_again(tmp_path: Path) -> None:
     """The change breaks off when the inbox has what waits, and is taken back."""
     with_two_that_wait(tmp_path, chosen=SOON)
     with pytest.raises(Crash):
-        live(tmp_path, TARGETS["exactly-once"], CrashAt(0, Step.PRUNE))
+        live(tmp_path, TARGETS["exactly-once"], CrashAt(0, Phase.PRUNE))
     assert Inbox(RealDisk(), tmp_path / "root" / "items").numbers() == [1]
     live(tmp_path, SOON)
     assert rows(tmp_path) == ONCE
@@ -152,11 +152,11 @@ def test_what_a_source_without_offsets_gave(tmp_path: Path, breaks_off: bool) ->
     """Of the first epoch some are not acknowledged, the second comes to nothing; then acknowledging ends."""
     Fountain.left[:] = [Item(f"{i:03d}") for i in range(60)]
     with pytest.raises(Crash):
-        polled(tmp_path, ACKNOWLEDGING, CrashAt(1, Step.COMPUTE))
+        polled(tmp_path, ACKNOWLEDGING, CrashAt(1, Phase.COMPUTE))
     assert len(Fountain.left) == 20
     if breaks_off:
         with pytest.raises(Crash):
-            polled(tmp_path, TARGETS["at-most-once"], CrashAt(0, Step.PRUNE))
+            polled(tmp_path, TARGETS["at-most-once"], CrashAt(0, Phase.PRUNE))
     polled(tmp_path, TARGETS["at-most-once"])
     found = Counter(written(tmp_path / "out.db"))
     assert found.keys() == {f"{i:03d}" for i in range(60)}
@@ -169,7 +169,7 @@ def test_what_a_source_without_offsets_gave(tmp_path: Path, breaks_off: bool) ->
 def test_no_id_of_a_source_is_in_the_way(tmp_path: Path, source: str) -> None:
     Fountain.left[:] = [Item(f"{i:03d}") for i in range(60)]
     chosen = {**SOON, "retry_after": 0, "max_attempts": 1}
-    for breaks in (CrashAt(1, Step.COMPUTE), CrashAt(1, Step.COMPLETE), CrashAt(0, Step.REPORT)):
+    for breaks in (CrashAt(1, Phase.COMPUTE), CrashAt(1, Phase.COMPLETE), CrashAt(0, Phase.REPORT)):
         with pytest.raises(Crash):
             polled(tmp_path, chosen, breaks, source)
     polled(tmp_path, chosen, source=source)
@@ -180,7 +180,7 @@ def test_no_id_of_a_source_is_in_the_way(tmp_path: Path, source: str) -> None:
 
 
 def test_without_the_way_into_the_inbox_it_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Undone, "_move_waiting", lambda self, at: setattr(self, "waiting", ()) or ())
+    monkeypatch.setattr(Redelivery, "_move_waiting", lambda self, at: setattr(self, "waiting", ()) or ())
     with pytest.raises(AssertionError):
         test_what_waits_comes_again_at_once(tmp_path, "exactly-once")
 

@@ -16,11 +16,10 @@ from patience_jobs import Dawdling
 from sample import Doubling, Payment, Summing, payments, run_job, summing_job
 from streamwork import Job, JobFailed, ListSource, SqliteSink
 from streamwork.delivery.counts import KINDS, TOGETHER, Counts, broken_off, is_closed, not_closed, settled, summed
-from streamwork.engine.step import Step
-from streamwork.engine.steps import KeyedStep
-from streamwork.epoch import Step as EpochStep
-from streamwork.epoch import driver
-from streamwork.epoch.history import Result, counts, outcomes, rows, totals
+from streamwork.engine.steps.operator_steps import KeyedStep
+from streamwork.engine.steps.step import Step
+from streamwork.epoch import Phase, driver
+from streamwork.epoch.history.history import Result, counts, outcomes, rows, totals
 
 FINE = {
     "processed": 10,
@@ -185,8 +184,8 @@ def test_rows_that_a_sink_refuses_at_the_commit_are_counted_as_what_they_became(
         assert is_closed(out)
 
 
-@pytest.mark.parametrize("step", [EpochStep.PREPARE, EpochStep.COMMIT, EpochStep.COMPLETE, EpochStep.PRUNE])
-def test_a_checkpoint_is_counted_once_wherever_the_driver_died(tmp_path: Path, step: EpochStep) -> None:
+@pytest.mark.parametrize("step", [Phase.PREPARE, Phase.COMMIT, Phase.COMPLETE, Phase.PRUNE])
+def test_a_checkpoint_is_counted_once_wherever_the_driver_died(tmp_path: Path, step: Phase) -> None:
     job = summing_job(payments(40), tmp_path / "out.db")
     with pytest.raises(Crash):
         run_job(job, tmp_path / "root", watcher=CrashAt(2, step))

@@ -17,9 +17,9 @@ from crashes import Crash, CrashAt
 from delivery.test_semantics import EVENTS, IDS, STEPS, amounts, echo_job
 from sample import Payment, run_job
 from streamwork import Job, ListSource, Operator, SqliteSink
-from streamwork.epoch.doubt import Doubts, InDoubt, lines
 from streamwork.epoch.fences import Fences
-from streamwork.epoch.history import in_doubt
+from streamwork.epoch.history.history import in_doubt
+from streamwork.epoch.in_doubt import Doubts, InDoubt, lines
 from streamwork.epoch.manifest import Plan
 
 PROGRAM = Path(sys.executable).parent / "streamwork"

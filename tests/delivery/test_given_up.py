@@ -17,12 +17,12 @@ from delivery.failing_jobs import Calls, Fountain, Item, Result, Tries
 from delivery.test_acknowledging import letters_in, written
 from sample import run_job
 from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink
+from streamwork.cli.progress import end_lines
 from streamwork.delivery import Acknowledger, DeadLetters, Inbox, Outcome
-from streamwork.epoch import Step
-from streamwork.epoch.history import totals
-from streamwork.tools.progress import end_lines
-from streamwork.tools.runner import Mode, Options
-from streamwork.tools.runner import run as run_until_stopped
+from streamwork.epoch import Phase
+from streamwork.epoch.history.history import totals
+from streamwork.run.runner import Mode, Options
+from streamwork.run.runner import run as run_until_stopped
 from streamwork.world import RealDisk
 
 ITEMS = [Item(f"{i:03d}") for i in range(40)]
@@ -85,7 +85,7 @@ def test_who_does_not_count_the_late_ones_is_noticed(tmp_path: Path, monkeypatch
 def test_where_it_is_pending(tmp_path: Path) -> None:
     job = job_of(tmp_path, Stubborn(), ListSource([Item("7"), Item("1")], Item), ack_timeout="60s")
     with pytest.raises(Crash):
-        run_job(job, tmp_path / "root", watcher=CrashAt(1, Step.PRUNE))
+        run_job(job, tmp_path / "root", watcher=CrashAt(1, Phase.PRUNE))
     waiting = ask("status", "--root", tmp_path / "root", "items")["waiting"]
     assert (waiting["count"], waiting["pending"]) == (1, 1)
     assert waiting["first"][0]["owed"] == {"work": 1}
@@ -141,7 +141,7 @@ def test_to_ask_in_vain_makes_no_checkpoint_and_no_plan(tmp_path: Path, timed: b
     items = made.source(Fountain(), id="items")
     done = items.apply(Timed(), key="name", id="work") if timed else items.apply(Calls(), id="work")
     done.sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
-    asked = CrashAt(15, Step.PLAN)
+    asked = CrashAt(15, Phase.PLAN)
     with pytest.raises(Crash):
         run_until_stopped(made, Options(mode=Mode("local"), root=tmp_path / "root", restart=False), asked)
     plans = sorted((tmp_path / "root" / "items" / "checkpoints").glob("*.plan.json"))
@@ -160,6 +160,6 @@ def test_between_two_questions_lies_the_time_between_two_checkpoints(tmp_path: P
     began = time.monotonic()
     with pytest.raises(Crash):
         run_until_stopped(
-            made, Options(mode=Mode("local"), root=tmp_path / "root", restart=False), CrashAt(3, Step.PLAN)
+            made, Options(mode=Mode("local"), root=tmp_path / "root", restart=False), CrashAt(3, Phase.PLAN)
         )
     assert time.monotonic() - began >= 0.6

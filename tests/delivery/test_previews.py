@@ -17,8 +17,8 @@ from crashes import Crash, CrashAt
 from sample import Payment, Summing, run_job
 from streamwork import Job, ListSource, Operator, SqliteSink, WrongUse
 from streamwork.components import LedgerEntry, Slice
-from streamwork.engine.pace import Pace
-from streamwork.epoch import Step
+from streamwork.engine.adaptive_batch import AdaptiveBatch
+from streamwork.epoch import Phase
 
 EVENTS = [Payment(f"card-{i % 3}", i) for i in range(40)]
 PER_EPOCH = 10
@@ -64,8 +64,8 @@ def test_a_crash_anywhere_leaves_nothing_that_did_not_count(tmp_path: Path, step
         run_job(job(SqliteSink(database, "out")), tmp_path / "root", watcher=CrashAt(steps))
 
     class Watching(CrashAt):
-        def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-            if step is Step.READY:  # before the first source is read
+        def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+            if step is Phase.READY:  # before the first source is read
                 with closing(sqlite3.connect(database)) as db:
                     views = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'out__dirty'").fetchone()
                 assert not views[0] or count(database, "out") == count(database, "out__dirty")
@@ -125,8 +125,8 @@ def test_the_view_is_there_before_the_first_epoch(tmp_path: Path) -> None:
     views = []
 
     class Watching(CrashAt):
-        def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-            if step is Step.READY:
+        def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+            if step is Phase.READY:
                 views.append(count(tmp_path / "out.db", "out__dirty"))
 
     run_job(job(SqliteSink(tmp_path / "out.db", "out")), tmp_path / "root", watcher=Watching(10**9))
@@ -135,7 +135,7 @@ def test_the_view_is_there_before_the_first_epoch(tmp_path: Path) -> None:
 
 def test_a_pace_follows_the_work() -> None:
     now, cut = 0.0, []
-    pace = Pace(lambda: now)
+    pace = AdaptiveBatch(lambda: now)
     for part in pace.cut(list(range(1_000))):
         cut.append(len(part))
         now += 0.01 * len(part)  # 10 ms each
@@ -146,11 +146,11 @@ def test_a_pace_follows_the_work() -> None:
 def test_what_was_left_out_goes_with_the_first_part() -> None:
     piece = Slice([1, 2, 3], 7, dropped=2, left_out={"where": 4})
     piece.letters.append(("text", "why"))
-    parts = list(Pace(lambda: 0.0).slices(piece))
+    parts = list(AdaptiveBatch(lambda: 0.0).slices(piece))
     assert [part.given for part in parts] == [[1], [2, 3]]
     assert [(part.dropped, part.letters, part.left_out) for part in parts] == [
         (2, [("text", "why")], {"where": 4}),
         (0, [], {"where": 0}),
     ]
-    (empty,) = Pace(lambda: 0.0).slices(Slice([], 0, dropped=1))
+    (empty,) = AdaptiveBatch(lambda: 0.0).slices(Slice([], 0, dropped=1))
     assert (empty.given, empty.dropped) == ([], 1)

@@ -16,7 +16,7 @@ import pytest
 from crashes import Crash, CrashAt
 from sample import Payment, Seen, Summing, run_job
 from streamwork import Job, KeyedOperator, ListSource, Record, Refused, SqliteSink
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
 
 EVENTS = [Payment(f"card-{i % 3}", i) for i in range(40)]
 PER_EPOCH = 10
@@ -74,12 +74,12 @@ class Opened(CrashAt):
         super().__init__(steps)
         self.open_epochs = set()
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-        if step is Step.PLAN:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        if step is Phase.PLAN:
             self.open_epochs.add(epoch)
-        if step is Step.COMPLETE:
+        if step is Phase.COMPLETE:
             self.open_epochs.discard(epoch)
-        super().on_step(step, epoch, manifest)
+        super().on_phase(step, epoch, manifest)
 
 
 def crashed(folder: Path, sink: SqliteSink[Any], steps: int, **settings: Any) -> set[int]:
@@ -170,7 +170,7 @@ def test_from_exactly_once_and_back(tmp_path: Path, between: str) -> None:
 def test_a_prepared_checkpoint_is_still_committed_when_the_semantics_change(tmp_path: Path) -> None:
     database = tmp_path / "out.db"
     with pytest.raises(Crash):
-        run_job(echo_job(SqliteSink(database, "out")), tmp_path / "root", watcher=CrashAt(0, Step.PREPARE))
+        run_job(echo_job(SqliteSink(database, "out")), tmp_path / "root", watcher=CrashAt(0, Phase.PREPARE))
     job = echo_job(SqliteSink(database, "out"), semantics="at-most-once")
     run_job(job, tmp_path / "root", change_semantics=True)
     assert amounts(database) == Counter(IDS)

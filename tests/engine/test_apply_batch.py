@@ -17,7 +17,7 @@ from batch_jobs import Book, ByBatch, ByEvent, Forgetful, Sale, Sold, sales, sal
 from sample import run_job
 from streamwork import Event, Job, JobFailed, KeyedColumns, KeyedOperator, ListSource, Printer, Record, WrongUse
 from streamwork.components.columns import conforming
-from streamwork.engine import batch_steps
+from streamwork.engine.steps import batch_steps
 from streamwork.state import files
 
 KEYS = ["shop", ("shop", "till")]

@@ -37,8 +37,8 @@ from streamwork import (
     shuffle,
 )
 from streamwork.components.columns import to_structs
-from streamwork.engine import Report, Work
-from streamwork.engine.staging import read_staged
+from streamwork.engine import Assignment, Report
+from streamwork.engine.steps.staging import read_staged
 from streamwork.epoch.agreement import disagreement, missing
 from streamwork.job import Layout
 from streamwork.world import RealDisk
@@ -208,9 +208,9 @@ def test_the_component_that_failed_is_named_and_nobody_else(tmp_path: Path, mode
 # ---- attempts -----------------------------------------------------------------------------------------------------
 
 
-def works(layout: Layout, folder: Path, epoch: int, events: int) -> list[Work]:
+def works(layout: Layout, folder: Path, epoch: int, events: int) -> list[Assignment]:
     return [
-        Work(
+        Assignment(
             instance,
             "uid",
             str(folder),

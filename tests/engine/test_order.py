@@ -15,7 +15,7 @@ import pytest
 from order_jobs import Builder, Item, Keyed, Parts, Passing, Promises, Seen
 from sample import run_job
 from streamwork import Job, SqliteSink, Stream
-from streamwork.engine import routing
+from streamwork.flow import routing
 from streamwork.testing import run
 
 NONE = SqliteSink("never-opened.db", "t")

@@ -18,12 +18,13 @@ from streamwork import Event, Job, JobFailed, ListSource, Operator, SqliteSink, 
 from streamwork.components import Digits
 from streamwork.components.columns import Columns, as_events, to_batch
 from streamwork.connectors import list_source
-from streamwork.engine import Kind, Parcel, Reports, Work, Worker, outlet
-from streamwork.engine.channel import CheckpointEvent, Data, Watermark
-from streamwork.engine.inlet import Inlet
-from streamwork.engine.outlet import Outlet
-from streamwork.engine.parcel import Wire
+from streamwork.engine import Assignment, Kind, Parcel, Reports, Worker
 from streamwork.epoch.agreement import disagreement
+from streamwork.flow import outlet
+from streamwork.flow.channel import CheckpointEvent, Data, Watermark
+from streamwork.flow.inlet import Inlet
+from streamwork.flow.outlet import Outlet
+from streamwork.flow.parcel import Wire
 from streamwork.job import Input, Layout
 from streamwork.state import FileRef
 from streamwork.world import RealDisk
@@ -50,12 +51,12 @@ class Numbered(Numbering):
         return (Reading, super().types()[1], Reading)
 
 
-def work(layout: Layout, folder: Path, chain: int, instance: int) -> Work:
+def work(layout: Layout, folder: Path, chain: int, instance: int) -> Assignment:
     ranges = {"in": {"0": (0, 30)}} if layout.chains[chain].is_source else {}
-    return Work(instance, "uid", str(folder), 256, 1, 1, ranges, {}, chain=chain)
+    return Assignment(instance, "uid", str(folder), 256, 1, 1, ranges, {}, chain=chain)
 
 
-def sent(worker: Worker, layout: Layout, wanted: Work, incoming: Iterable[Parcel] = ()) -> list[Parcel]:
+def sent(worker: Worker, layout: Layout, wanted: Assignment, incoming: Iterable[Parcel] = ()) -> list[Parcel]:
     """One attempt, as a Spark task would make it."""
     attempt, found = worker.begin(layout, "token", wanted), []
     if layout.chains[wanted.chain].is_source:
@@ -132,7 +133,7 @@ def test_a_worker_keeps_the_state_of_every_chain_and_instance_it_has_computed(tm
 def test_whoever_is_behind_a_failure_stays_silent(tmp_path: Path) -> None:
     layout, worker = two_chains(), Worker(RealDisk())
     lost = FileRef("state/numbered/0/000000000001-1-x.delta.parquet", "0" * 64, 1, 1)
-    broken = Work(0, "uid", str(tmp_path), 256, 1, 1, {"in": {"0": (0, 30)}}, {"numbered": (lost,)}, chain=0)
+    broken = Assignment(0, "uid", str(tmp_path), 256, 1, 1, {"in": {"0": (0, 30)}}, {"numbered": (lost,)}, chain=0)
     first = sent(worker, layout, broken)
     failure = answer(first).failure
     assert failure is not None and "SW-STATE-DAMAGED" in failure.code

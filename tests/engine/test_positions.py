@@ -19,7 +19,7 @@ import pytest
 from order_jobs import Changing, Counting, Item, Keyed, Parts, Passing, is_wanted
 from sample import Payment, payments, run_job
 from streamwork import Csv, EventLog, Job, JsonLines, ListSource, LogSource, Parquet, SqliteSink, Stream, shuffle
-from streamwork.engine import origins, routing
+from streamwork.flow import origins, routing
 from streamwork.testing import run
 
 NONE = SqliteSink("never-opened.db", "t")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamwork.components import LedgerEntry, LedgerRow, Position
+from streamwork.components.position import beyond, reaches, same
 from streamwork.epoch import Verdict, judge
-from streamwork.epoch.position import beyond, reaches, same
 
 positions = st.dictionaries(st.sampled_from(["a/0", "a/1", "b/0"]), st.integers(0, 3))
 hashes = st.sampled_from(["m0", "m1", "m2"])

@@ -17,7 +17,7 @@ from crashes import Crash, CrashAt
 from sample import Payment, expected_journal, payments, run_job, summing_job
 from streamwork import Refused, SqliteSink
 from streamwork.components import LedgerEntry
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
 
 EVENTS = payments(60)
 
@@ -77,7 +77,7 @@ def test_without_the_ledger_the_checker_notices(tmp_path: Path) -> None:
 
 def test_a_prepared_epoch_is_rolled_forward_and_not_computed_again(tmp_path: Path) -> None:
     with pytest.raises(Crash):
-        run_job(summing_job(EVENTS, tmp_path / "out.db", 20), tmp_path / "root", watcher=CrashAt(0, Step.PREPARE))
+        run_job(summing_job(EVENTS, tmp_path / "out.db", 20), tmp_path / "root", watcher=CrashAt(0, Phase.PREPARE))
     outputs = tmp_path / "root" / "summing" / "outputs" / "journal"
     before = sorted(path.name for path in outputs.iterdir())
     outcome = run_job(summing_job(EVENTS[:20], tmp_path / "out.db", 20), tmp_path / "root")
@@ -89,7 +89,7 @@ def test_a_prepared_epoch_is_rolled_forward_and_not_computed_again(tmp_path: Pat
 def test_epoch_numbers_are_never_used_again(tmp_path: Path) -> None:
     for _ in range(3):
         with pytest.raises(Crash):
-            run_job(summing_job(EVENTS, tmp_path / "out.db", 20), tmp_path / "root", watcher=CrashAt(0, Step.PLAN))
+            run_job(summing_job(EVENTS, tmp_path / "out.db", 20), tmp_path / "root", watcher=CrashAt(0, Phase.PLAN))
     run_job(summing_job(EVENTS, tmp_path / "out.db", 20), tmp_path / "root")
     names = sorted(p.name for p in (tmp_path / "root" / "summing" / "checkpoints").glob("*.json"))
     completed = [int(name.split(".")[0]) for name in names if name.count(".") == 1]
@@ -101,8 +101,8 @@ def test_a_number_that_somebody_else_has_prepared_is_given_up(tmp_path: Path) ->
     """What was computed under it counts for nothing, also where the host still holds the state."""
 
     class Meanwhile(CrashAt):
-        def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-            if (step, epoch) == (Step.REPORT, 2):
+        def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+            if (step, epoch) == (Phase.REPORT, 2):
                 folder = tmp_path / "root" / "summing" / "checkpoints"
                 (folder / "000000000002.prepared.json").write_text("another driver's")
 

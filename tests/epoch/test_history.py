@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from streamwork.delivery.counts import Counts
-from streamwork.epoch import history
-from streamwork.epoch.history import (
+from streamwork.epoch.history import history
+from streamwork.epoch.history.history import (
     Count,
     History,
     NoHistory,

@@ -27,8 +27,8 @@ from streamwork import StreamworkError
 from streamwork.delivery import DeadLetters, Inbox, letters
 from streamwork.delivery import inbox as inbox_module
 from streamwork.delivery.retrying import Mark, Marks, Watch, marks
-from streamwork.engine import staging
 from streamwork.engine.report import Reports
+from streamwork.engine.steps import staging
 from streamwork.epoch import manifest, store
 from streamwork.epoch.control import Control, Kind
 from streamwork.state import files

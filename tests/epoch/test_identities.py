@@ -16,7 +16,7 @@ from sample import Payment, run_job
 from streamwork import Csv, Job, JobFailed, JsonLines, ListSource, LogSource, Parquet, Refused, SqliteSink
 from streamwork.components import OffsetSource
 from streamwork.epoch import identities as identities_module
-from streamwork.epoch.driver import Step
+from streamwork.epoch.driver import Phase
 from streamwork.log import EventLog
 from streamwork.log import settings as settings_module
 from streamwork.log.settings import Settings
@@ -101,12 +101,12 @@ def test_between_two_runs(kind: str, how: str, tmp_path: Path) -> None:
 class Replacing:
     """Puts another input there when a step of the first epoch is done."""
 
-    def __init__(self, step: Step, act: Callable[[], None]) -> None:
+    def __init__(self, step: Phase, act: Callable[[], None]) -> None:
         self.step = step
         self.act = act
         self.done = False
 
-    def on_step(self, step: Step, epoch: int, manifest: Any = None) -> None:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any = None) -> None:
         if step is self.step and not self.done:
             self.done = True
             self.act()
@@ -116,23 +116,23 @@ class Replacing:
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("step", [Step.PLAN, Step.REPORT, Step.COMPLETE])
+@pytest.mark.parametrize("step", [Phase.PLAN, Phase.REPORT, Phase.COMPLETE])
 @pytest.mark.parametrize("kind", [kind for kind in WRITERS if kind != "list"])
 @pytest.mark.proves("an input replaced while the job runs")
-def test_while_the_job_runs(kind: str, step: Step, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_job_runs(kind: str, step: Phase, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     WRITERS[kind][0](tmp_path / "in", OLD)
     watch = Replacing(step, lambda: replace(kind, tmp_path, HOW[how]))
     made = job(kind, tmp_path)
     monkeypatch.setattr(
-        "streamwork.epoch.driver.Driver._tell", lambda self, at, epoch, m=None: watch.on_step(at, epoch)
+        "streamwork.epoch.driver.Driver._tell", lambda self, at, epoch, m=None: watch.on_phase(at, epoch)
     )
     with pytest.raises(Refused, match="SW-SOURCE-"):
         run_job(made, tmp_path / "root")
     found = rows(tmp_path)
-    assert found == [event.card for event in OLD] if step is Step.COMPLETE else not found
+    assert found == [event.card for event in OLD] if step is Phase.COMPLETE else not found
     monkeypatch.undo()
     if (
-        step is Step.COMPLETE or how == "by another"
+        step is Phase.COMPLETE or how == "by another"
     ):  # the old one comes back: the job goes on as if nothing had happened
         if kind == "log" or HOW[how]:
             shutil.move(tmp_path / "in", tmp_path / "wrong")
@@ -146,9 +146,9 @@ def test_while_the_job_runs(kind: str, step: Step, how: str, tmp_path: Path, mon
 def replaced_after_the_plan(kind: str, how: str, semantics: str, folder: Path, patch: pytest.MonkeyPatch) -> list[str]:
     """The rows that the sink has when another input stood there by the time that instances read it."""
     WRITERS[kind][0](folder / "in", OLD)
-    watch = Replacing(Step.PLAN, lambda: replace(kind, folder, HOW[how]))
+    watch = Replacing(Phase.PLAN, lambda: replace(kind, folder, HOW[how]))
     made = job(kind, folder, semantics)
-    patch.setattr("streamwork.epoch.driver.Driver._tell", lambda self, at, epoch, m=None: watch.on_step(at, epoch))
+    patch.setattr("streamwork.epoch.driver.Driver._tell", lambda self, at, epoch, m=None: watch.on_phase(at, epoch))
     with pytest.raises(Refused, match="SW-SOURCE-"):
         run_job(made, folder / "root")
     assert watch.done
@@ -184,8 +184,8 @@ def test_a_crash_right_after_the_first_checkpoint(kind: str, tmp_path: Path, mon
     """The identity used to be written ten seconds later: whoever was killed before knew nothing of the input it had read."""
     WRITERS[kind][0](tmp_path / "in", OLD)
 
-    def die(self: Any, step: Step, epoch: int, manifest: Any = None) -> None:
-        if step is Step.COMPLETE:
+    def die(self: Any, step: Phase, epoch: int, manifest: Any = None) -> None:
+        if step is Phase.COMPLETE:
             raise Killed
 
     monkeypatch.setattr("streamwork.epoch.driver.Driver._tell", die)
@@ -270,7 +270,7 @@ def test_without_the_check_another_file_is_read_on(tmp_path: Path, monkeypatch: 
     run_job(job("json", tmp_path), tmp_path / "root")
     replace("json", tmp_path)
     monkeypatch.setattr(identities_module, "check_sources", lambda graph, known: None)
-    monkeypatch.setattr("streamwork.epoch.recovery.check_sources", lambda graph, known: None)
+    monkeypatch.setattr("streamwork.epoch.recovery.recovery.check_sources", lambda graph, known: None)
     run_job(job("json", tmp_path), tmp_path / "root")
     assert set(rows(tmp_path)) > {event.card for event in OLD}, "of the new one all but what the old one had is there"
 

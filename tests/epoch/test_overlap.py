@@ -10,7 +10,7 @@ import pytest
 from crashes import Crash, CrashAt
 from epoch.test_crashes import check
 from sample import payments, run_job, summing_job
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
 from streamwork.hosts.local import LocalHost
 
 EVENTS = payments(60)
@@ -26,20 +26,22 @@ class Steps(CrashAt):
 
     def __init__(self, steps: int = 10**9) -> None:
         super().__init__(steps)
-        self.told: list[tuple[Step, int]] = []
+        self.told: list[tuple[Phase, int]] = []
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
         self.told.append((step, epoch))
-        super().on_step(step, epoch, manifest)
+        super().on_phase(step, epoch, manifest)
 
 
 @pytest.mark.usefixtures("overlapping")
 def test_the_next_epoch_is_planned_when_one_is_prepared(tmp_path: Path) -> None:
     steps = Steps()
     run_job(summing_job(EVENTS, tmp_path / "out.db", 20), tmp_path / "root", watcher=steps)
-    assert steps.told.index((Step.PREPARE, 1)) < steps.told.index((Step.PLAN, 2)) < steps.told.index((Step.COMMIT, 1))
-    assert steps.told.index((Step.COMPLETE, 1)) < steps.told.index((Step.REPORT, 2))
-    assert steps.told.count((Step.PLAN, 2)) == 1
+    assert (
+        steps.told.index((Phase.PREPARE, 1)) < steps.told.index((Phase.PLAN, 2)) < steps.told.index((Phase.COMMIT, 1))
+    )
+    assert steps.told.index((Phase.COMPLETE, 1)) < steps.told.index((Phase.REPORT, 2))
+    assert steps.told.count((Phase.PLAN, 2)) == 1
     check(tmp_path / "out.db", EVENTS)
 
 

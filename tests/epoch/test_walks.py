@@ -15,8 +15,12 @@ import pytest
 
 from epoch_walk import Chaos, Kind, Walk, Walked, check
 from streamwork.components import LedgerRow
+from streamwork.components import commit_rule as commit
 from streamwork.delivery import inbox
-from streamwork.epoch import catch_up, choice, commit, driver, effects, fences, recovery, retention, store, undone
+from streamwork.epoch import driver, effects, fences, retention, store
+from streamwork.epoch import redelivery as undone
+from streamwork.epoch.recovery import catch_up, recovery
+from streamwork.epoch.recovery import restore_point as choice
 from streamwork.state import compaction
 from streamwork.testing import SimulatedDisk
 
@@ -188,17 +192,17 @@ def letters_that_are_not_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def inbox_files_that_are_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(undone.Undone, "_orphans", lambda self: [])
+    monkeypatch.setattr(undone.Redelivery, "_orphans", lambda self: [])
 
 
 def inbox_files_removed_before_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared = undone.Undone.prepared
+    prepared = undone.Redelivery.prepared
 
     def early(self: Any, settled: Any) -> None:
         prepared(self, settled)
         self._inbox.discard("in", set(self._accounted), self._fence)
 
-    monkeypatch.setattr(undone.Undone, "prepared", early)
+    monkeypatch.setattr(undone.Redelivery, "prepared", early)
 
 
 def inbox_files_removed_by_a_driver_that_lost_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +216,7 @@ def inbox_files_removed_by_a_driver_that_lost_its_job(monkeypatch: pytest.Monkey
         complete(self, manifest)
 
     monkeypatch.setattr(driver.Driver, "_complete", unchecked)
-    monkeypatch.setattr(undone.Undone, "_adopt", lambda self, orphan: self._adopted.append(orphan) or orphan)
+    monkeypatch.setattr(undone.Redelivery, "_adopt", lambda self, orphan: self._adopted.append(orphan) or orphan)
 
 
 def inbox_files_of_higher_fences(monkeypatch: pytest.MonkeyPatch) -> None:

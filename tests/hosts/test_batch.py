@@ -14,7 +14,7 @@ from engine import test_exchange
 from hosts import test_component_model, test_every_host
 from sample import Payment, Summing, expected_journal, payments, run_job, summing_job
 from streamwork import DataFrameSource, EventLog, Job, JsonLines, ListSource, LogSource, Refused, SqliteSink
-from streamwork.tools.backfill import Whole
+from streamwork.run.backfill import Whole
 
 pytestmark = pytest.mark.spark
 

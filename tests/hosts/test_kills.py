@@ -25,7 +25,7 @@ import pytest
 from by_number import failing
 from cluster import command_line, environment, kill, python_workers, standing
 from sample import expected_journal, payments, run_job
-from streamwork.tools.status import stop
+from streamwork.observe.status import stop
 from streamwork.world import RealClock
 
 TESTS = Path(__file__).parents[1]

@@ -27,7 +27,7 @@ from matrix.oracles import (
 from matrix.world import World
 from sample import run_job
 from servers import postgres, redis_server  # noqa: F401  (fixtures)
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,8 +40,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[None]:
 def crashed(world: World, cell: Cell) -> None:
     """One life that breaks as the cell says."""
     at = POINTS.get(cell.point)
-    if at is not None and at[1] is Step.COMMIT and world.semantics != "exactly-once":
-        at = at[0], Step.COMPLETE  # there are no commits
+    if at is not None and at[1] is Phase.COMMIT and world.semantics != "exactly-once":
+        at = at[0], Phase.COMPLETE  # there are no commits
     events = EVENTS if world.operator == "sums" else ECHOES
     job = job_of(world, cell, events)
     if at is not None:

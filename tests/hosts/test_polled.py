@@ -13,10 +13,10 @@ import pytest
 from contract_jobs import Counted, Endless, Place, Seeking
 from sample import Payment, Summing, payments, run_job
 from streamwork import Job, JsonLines, SqliteSink, StatefulSource
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
+from streamwork.run.runner import Mode, Options, run
 from streamwork.testing import run as simulate
 from streamwork.testing.clock import VirtualClock
-from streamwork.tools.runner import Mode, Options, run
 
 
 def rows(folder: Path) -> list[tuple[Any, ...]]:
@@ -65,8 +65,8 @@ class Appending:
         self.appended = 0
         self._path, self._most = path, most
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-        if step is Step.COMPLETE:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        if step is Phase.COMPLETE:
             self.appended += 1
             assert self.appended < self._most, "it never ends"
             with self._path.open("a") as file:

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 from sample import Payment, Seen, Sums, expected_journal, payments, run_job
 from streamwork import EventLog, Job, KeyedOperator, LogSource, SqliteSink
-from streamwork.engine import Work
+from streamwork.engine import Assignment
 from streamwork.hosts import spark_epochs
-from streamwork.hosts.spark_seats import seats, take_seat
+from streamwork.hosts.spark_affinity import seats, take_seat
 
 
-def works(folder: Path, count: int, fence: int = 3) -> list[Work]:
+def works(folder: Path, count: int, fence: int = 3) -> list[Assignment]:
     return [
-        Work(instance, "u", str(folder), groups=256, epoch=7, fence=fence, ranges={}, states={})
+        Assignment(instance, "u", str(folder), groups=256, epoch=7, fence=fence, ranges={}, states={})
         for instance in range(count)
     ]
 

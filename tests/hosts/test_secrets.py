@@ -11,8 +11,8 @@ import pytest
 from sample import Doubling, Payment, payments, run_job
 from servers import postgres  # noqa: F401  (a fixture)
 from streamwork import Job, ListSource, PostgresSink
+from streamwork.bench.servers import PostgresServer
 from streamwork.connectors.address import Address
-from streamwork.tools.servers import PostgresServer
 
 SECRET = "s3cret-of-a-test"
 

@@ -21,7 +21,7 @@ import pytest
 from streamwork import JobFailed
 from streamwork.hosts.gateway import Jvm
 from streamwork.hosts.master import reach
-from streamwork.tools.runner import NOT_STARTED
+from streamwork.run.runner import NOT_STARTED
 
 pytestmark = pytest.mark.spark
 JOB = Path(__file__).parents[1] / "waiting_job.py"
@@ -40,7 +40,7 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [
         sys.executable,
         "-m",
-        "streamwork.tools.cli",
+        "streamwork",
         "run",
         "waiting_job.py",
         "--master",

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from expressions import Reading, expressions, reading_events
 from streamwork.components.columns import to_batch
-from streamwork.components.exactness import is_exact
 from streamwork.components.expression import Expression, field
 from streamwork.components.predicates import CompareOp, Kind
 from streamwork.hosts.spark_filter import SparkVisitor
+from streamwork.job.exactness import is_exact
 
 EXACT = expressions.filter(lambda expression: is_exact(expression, Reading))
 SCANS = 8  # of the expressions, so many are also used as filters of a scan, which may pass over parts of a file

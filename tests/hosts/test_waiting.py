@@ -18,8 +18,8 @@ from sample import Payment, expected_journal, payments, summing_job
 from streamwork import Job, JobFailed, JsonLines, ListSource, SqliteSink
 from streamwork.hosts import spark_epochs
 from streamwork.hosts.spark_epochs import KEEP_WARM_SECONDS, SparkEpochs
-from streamwork.tools.runner import Mode, Options, Outcome, run
-from streamwork.tools.status import stop
+from streamwork.observe.status import stop
+from streamwork.run.runner import Mode, Options, Outcome, run
 from streamwork.world import RealClock
 
 pytestmark = pytest.mark.spark
@@ -131,7 +131,7 @@ class Told:
     def __init__(self) -> None:
         self.steps = []
 
-    def on_step(self, step: Any, epoch: int, manifest: Any) -> None:
+    def on_phase(self, step: Any, epoch: int, manifest: Any) -> None:
         self.steps.append(f"{step.value} {epoch}")
 
     def on_starting(self, *_: Any) -> None: ...

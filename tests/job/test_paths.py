@@ -30,7 +30,7 @@ from streamwork import (
     SqliteSink,
 )
 from streamwork.job.jobfile import load_job
-from streamwork.tools.backfill import everything
+from streamwork.run.backfill import everything
 
 PROGRAM = Path(sys.executable).parent / "streamwork"
 ROWS = [{"card": f"c{n}", "number": n, "total": n} for n in range(3)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamwork.tools import bench_log
+from streamwork.bench import log as bench_log
 
 
 def test_a_small_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from log.world import Payment, payments
+from streamwork.cli.log_commands import log_group
 from streamwork.errors import StreamworkError
 from streamwork.log import EventLog
-from streamwork.tools.log_commands import log_group
 
 EVENTS = """
 from datetime import datetime
@@ -179,9 +179,7 @@ def test_damage_is_shown_by_info(tmp_path: Path) -> None:
     log.close()
 
 
-FOLLOW = (
-    "import sys; from streamwork.tools.log_commands import log_group; log_group(sys.argv[1:], standalone_mode=False)"
-)
+FOLLOW = "import sys; from streamwork.cli.log_commands import log_group; log_group(sys.argv[1:], standalone_mode=False)"
 
 
 def test_tail_follows(path: Path) -> None:

@@ -31,7 +31,7 @@ from streamwork import (
     RedisSink,
     SqliteSink,
 )
-from streamwork.epoch import Manifest, Step
+from streamwork.epoch import Manifest, Phase
 from tiers import covering, pairs
 
 SOAK = bool(os.environ.get("STREAMWORK_SOAK"))
@@ -98,12 +98,12 @@ class Cell:
         return f"{self.point}, {self.sink}, {self.promise}"
 
 
-POINTS: dict[str, tuple[int, Step] | None] = {
-    "after plan": (1, Step.PLAN),
+POINTS: dict[str, tuple[int, Phase] | None] = {
+    "after plan": (1, Phase.PLAN),
     "a worker killed in mid compute": None,
-    "after all reports": (2, Step.REPORT),
-    "after prepared": (2, Step.PREPARE),
-    "before completed, or after it": (2, Step.COMMIT),
+    "after all reports": (2, Phase.REPORT),
+    "after prepared": (2, Phase.PREPARE),
+    "before completed, or after it": (2, Phase.COMMIT),
 }
 PROMISES = {
     "exactly-once": ("exactly-once", None, "read-committed"),
@@ -181,13 +181,13 @@ def _sink(world: World, cell: Cell) -> Any:
 class Remembering(CrashAt):
     """Lets a world know of the manifests, and crashes where the cell says."""
 
-    def __init__(self, world: World, at: tuple[int, Step] | None) -> None:
+    def __init__(self, world: World, at: tuple[int, Phase] | None) -> None:
         super().__init__(*(at or (10**9, None)))
         self._world = world
 
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        if step in (Step.PREPARE, Step.READY):
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
+        if step in (Phase.PREPARE, Phase.READY):
             for path in self._world.home.glob(f"checkpoints/{epoch:012d}*.json"):
                 if path.name.split(".", 1)[1] != "plan.json":
                     self._world._remember(path)
-        super().on_step(step, epoch, manifest)
+        super().on_phase(step, epoch, manifest)

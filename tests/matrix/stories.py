@@ -15,7 +15,7 @@ from matrix.targets import SINKS
 from matrix.world import EVENTS, MORE, RETAIN, SLICE, Life, World
 from sample import Payment
 from streamwork import StreamworkError
-from streamwork.engine import Report, Work
+from streamwork.engine import Assignment, Report
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Layout
 
@@ -111,7 +111,7 @@ def two_drivers(
 class Twice(LocalHost):
     """Runs every task again when it is done, as Spark may do; the second attempt counts."""
 
-    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
+    def submit(self, layout: Layout, works: Sequence[Assignment]) -> None:
         self._given = layout, works
         super().submit(layout, works)
 

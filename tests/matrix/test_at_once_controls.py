@@ -18,9 +18,9 @@ from matrix.stories import Retrying, TaskLost, Twice, cases, failure, two_driver
 from matrix.world import SLICE, World
 from streamwork.delivery import Acknowledger, Inbox
 from streamwork.engine.instance import Instance
-from streamwork.engine.sink_steps import WriteStep
+from streamwork.engine.steps.sink_steps import WriteStep
 from streamwork.epoch.fences import Fences
-from streamwork.epoch.recovery import Recovery
+from streamwork.epoch.recovery.recovery import Recovery
 from streamwork.epoch.store import Store
 
 pytestmark = pytest.mark.usefixtures("short_chains")

@@ -22,12 +22,12 @@ from matrix.stories import behind, cases, crash_and_go_on, failure, fallen_back,
 from matrix.targets import SINKS
 from matrix.world import EVENTS, MORE, SLICE, World
 from streamwork import SqliteSink
-from streamwork.components import LedgerEntry, LedgerRow
+from streamwork.components import LedgerEntry, LedgerRow, commit_rule
 from streamwork.connectors import log, sqlite
-from streamwork.epoch import Verdict, driver, recovery
-from streamwork.epoch import commit as commit_rule
-from streamwork.epoch.catch_up import Route
+from streamwork.epoch import Verdict, driver
 from streamwork.epoch.fences import Fences
+from streamwork.epoch.recovery import recovery
+from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.store import Store
 from streamwork.log.transactions import Transactions
 

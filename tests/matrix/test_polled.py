@@ -12,7 +12,7 @@ from matrix.oracles import check_at_least_once, check_at_most_once
 from matrix.promises import EVENTS, world_of
 from matrix.stories import failure
 from matrix.world import World
-from streamwork.epoch.undone import Undone
+from streamwork.epoch.redelivery import Redelivery
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 POINTS = [
@@ -74,5 +74,5 @@ def test_without_the_inbox_what_was_taken_is_lost(folder: Path, monkeypatch: pyt
         check_at_least_once(world, EVENTS, crash_and_go_on(world, "apply *"))
 
     assert failure(lambda: attempt("guarded")) == ""
-    monkeypatch.setattr(Undone, "_orphans", lambda self: [])
+    monkeypatch.setattr(Redelivery, "_orphans", lambda self: [])
     assert failure(lambda: attempt("a")).startswith("AT-LEAST-ONCE journal")

@@ -20,7 +20,7 @@ from matrix.stories import cases, failure, ruin_newest
 from matrix.targets import SINKS
 from matrix.world import EVENTS, MORE, SLICE, World
 from sample import Payment
-from streamwork.engine import origins, routing
+from streamwork.flow import origins, routing
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 BOTH = SINKS["SQLite + log"]

@@ -22,7 +22,7 @@ from matrix.watched import OPERATORS, WatchedDisk, WatchedQueue, WatchedSource
 from sample import Payment, payments
 from streamwork import Job, KeyedOperator, StreamworkError, shuffle
 from streamwork.connectors import postgres, redis, sqlite
-from streamwork.epoch import Driver, Manifest, Started, Step, Store
+from streamwork.epoch import Driver, Manifest, Phase, Started, Store
 from streamwork.hosts.local import LocalHost
 from streamwork.log import lock
 from streamwork.state import compaction
@@ -169,12 +169,12 @@ class World:
                 self.dead = fault.dead
                 raise fault.strike()
 
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
-        if step in (Step.PREPARE, Step.READY):  # while it is sure to be there
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
+        if step in (Phase.PREPARE, Phase.READY):  # while it is sure to be there
             for path in self.home.glob(f"checkpoints/{epoch:012d}*.json"):
                 if path.name.split(".", 1)[1] != "plan.json":
                     self._remember(path)
-        if step is Step.COMPLETE:
+        if step is Phase.COMPLETE:
             self._life.completed.append(epoch)
         self.passes(f"told {step.value} {epoch}")
 

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
 
 MODEL = Path(__file__).with_name("epoch_protocol.py")
 
@@ -63,4 +63,4 @@ def test_without_a_rule_it_does_not(change: str, scenario: str) -> None:
 def test_the_code_takes_the_steps_of_the_model() -> None:
     """What a sink does within a commit (key by key, then its row) is not the driver's; plan and abandon are moves of the model."""
     jobs = set(re.findall(r'job == "(\w+)"', MODEL.read_text()))
-    assert jobs - {"key", "row"} | {"plan", "abandon"} == {step.value for step in Step}
+    assert jobs - {"key", "row"} | {"plan", "abandon"} == {step.value for step in Phase}

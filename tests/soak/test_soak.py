@@ -32,9 +32,9 @@ import pytest
 from cluster import command_line, environment, kill, python_workers
 from soak.oracles import Round, check, check_the_check
 from soak.soak_job import PROMISES, build
-from streamwork.tools.letters import Letterbox
-from streamwork.tools.servers import PostgresServer, RedisServer
-from streamwork.tools.status import stop
+from streamwork.bench.servers import PostgresServer, RedisServer
+from streamwork.observe.letters import Letterbox
+from streamwork.observe.status import stop
 from streamwork.world import RealClock
 
 TESTS = Path(__file__).parents[1]

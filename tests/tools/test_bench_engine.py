@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from streamwork.tools import bench_engine
-from streamwork.tools.cli import cli
+from streamwork.__main__ import cli
+from streamwork.bench import engine as bench_engine
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from streamwork import EventLog
+from streamwork.__main__ import cli
+from streamwork.bench import keyed_state as bench_keyed_state
+from streamwork.bench import peers as bench_peers
+from streamwork.bench.keyed_state import OURS, QUICK, Sizes, Wrong
+from streamwork.bench.keyed_state_job import PARALLELISM, Counting, Usage, Use, build
+from streamwork.bench.peers import Unavailable, by_number
 from streamwork.job import Layout
-from streamwork.tools import bench_keyed_state, bench_peers
-from streamwork.tools.bench_keyed_state import OURS, QUICK, Sizes, Wrong
-from streamwork.tools.bench_keyed_state_job import PARALLELISM, Counting, Usage, Use, build
-from streamwork.tools.bench_peers import Unavailable, by_number
-from streamwork.tools.cli import cli
 
 ONE = Sizes(keys=(20,), rows=300, warm=0, repeats=2, peers=())
 

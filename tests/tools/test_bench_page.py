@@ -12,14 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from streamwork import WrongUse
-from streamwork.tools import bench_keyed_state, bench_log
-from streamwork.tools.bench_page import BEGIN, END, RESULTS, make, page, with_numbers, write
-from streamwork.tools.bench_plot import WIDTH, plot, svg
-from streamwork.tools.bench_results import Machine, Result, load, save
-from streamwork.tools.bench_tables import tables
-from streamwork.tools.bench_targets import TARGETS, Target, Verdict
-from streamwork.tools.cli import cli
-from streamwork.tools.spread import spread
+from streamwork.__main__ import cli
+from streamwork.bench import keyed_state as bench_keyed_state
+from streamwork.bench import log as bench_log
+from streamwork.bench.page import BEGIN, END, RESULTS, make, page, with_numbers, write
+from streamwork.bench.plot import WIDTH, plot, svg
+from streamwork.bench.results import Machine, Result, load, save
+from streamwork.bench.spread import spread
+from streamwork.bench.tables import tables
+from streamwork.bench.targets import TARGETS, Target, Verdict
 
 DOCS = Path(__file__).parents[2] / "docs"
 MACHINE = Machine(2, "Linux x86_64", "3.11.7", "4.2.0", "0.1.0")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from streamwork.tools import bench_state_size
-from streamwork.tools.bench_keyed_state_job import Counting
-from streamwork.tools.bench_state_size import Sizes, Wrong
-from streamwork.tools.cli import cli
+from streamwork.__main__ import cli
+from streamwork.bench import state_size as bench_state_size
+from streamwork.bench.keyed_state_job import Counting
+from streamwork.bench.state_size import Sizes, Wrong
 
 SMALLEST = Sizes(changed=50, large=500, warm=1, epochs=4)
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from streamwork.tools.demo import write_transactions
+from streamwork.cli.demo import write_transactions
 
 REPO = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).parent / "streamwork")

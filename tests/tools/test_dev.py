@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from streamwork.tools import dev
-from streamwork.tools.dev import job_files
+from streamwork.cli import dev
+from streamwork.cli.dev import job_files
 
 PROGRAM = str(Path(sys.executable).parent / "streamwork")
 

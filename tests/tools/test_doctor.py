@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from streamwork.cli import doctor
 from streamwork.errors import JobFailed
 from streamwork.hosts import java
-from streamwork.tools import doctor
 
 PROGRAM = str(Path(sys.executable).parent / "streamwork")
 

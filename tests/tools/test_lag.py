@@ -14,9 +14,9 @@ from commands import ask, call
 from crashes import Crash
 from sample import Payment, Summing, payments, run_job
 from streamwork import EventLog, Job, JsonLines, LogSource, SqliteSink
-from streamwork.epoch import Step
-from streamwork.epoch.lag import InputEnd, lags
-from streamwork.tools.metrics import exposition
+from streamwork.epoch import Phase
+from streamwork.epoch.history.lag import InputEnd, lags
+from streamwork.observe.metrics import exposition
 from streamwork.world import RealClock
 
 
@@ -26,8 +26,8 @@ class DieAfter:
     def __init__(self, checkpoints: int) -> None:
         self.left = checkpoints
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-        if step is Step.COMPLETE and epoch:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        if step is Phase.COMPLETE and epoch:
             self.left -= 1
             if self.left == 0:
                 raise Crash

@@ -25,7 +25,7 @@ from letter_jobs import CARDS, POISON, check, squeamish_job
 from sample import run_job
 from streamwork.delivery import DeadLetters, Inbox, Letter, inbox
 from streamwork.delivery.letters import letter_id
-from streamwork.epoch import Manifest, Step, driver
+from streamwork.epoch import Manifest, Phase, driver
 from streamwork.world import RealDisk
 
 JOB = """
@@ -203,8 +203,8 @@ def test_a_crash_at_any_step_of_the_epoch_that_takes_the_inbox(waiting: Callable
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("step", [Step.COMPUTE, Step.PREPARE, Step.COMMIT])
-def test_the_same_on_spark(waiting: Callable[[object], Path], step: Step, spark: Any) -> None:
+@pytest.mark.parametrize("step", [Phase.COMPUTE, Phase.PREPARE, Phase.COMMIT])
+def test_the_same_on_spark(waiting: Callable[[object], Path], step: Phase, spark: Any) -> None:
     here = waiting(step.value)
     with pytest.raises(Crash):
         run(here, "microbatch", CrashAt(0, step))

@@ -20,9 +20,9 @@ from letter_jobs import squeamish_job
 from sample import run_job
 from streamwork import JobFailed, Refused, WrongUse
 from streamwork.delivery.counts import is_closed
-from streamwork.tools.access import Endpoint, Token, token
-from streamwork.tools.metrics import exposition
-from streamwork.tools.metrics_server import TOKEN, serving
+from streamwork.observe.access import Endpoint, Token, token
+from streamwork.observe.metrics import exposition
+from streamwork.observe.metrics_server import TOKEN, serving
 from streamwork.world import RealClock
 
 ACKNOWLEDGING = {"semantics": "at-least-once", "tracking": "acknowledge", "max_attempts": 5, "retry_after": "1h"}
@@ -84,7 +84,7 @@ def test_status_names_the_events_that_wait(tmp_path: Path) -> None:
     class Until:
         left = 3
 
-        def on_step(self, step: Any, epoch: int, manifest: Any) -> None:
+        def on_phase(self, step: Any, epoch: int, manifest: Any) -> None:
             self.left -= step.value == "prune" and epoch > 0
             if self.left == 0:
                 raise OneRun

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from streamwork.cli.new import create, module_name
 from streamwork.errors import StreamworkError
-from streamwork.tools.new import create, module_name
 
 BIN = Path(sys.executable).parent
 

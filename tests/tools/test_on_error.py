@@ -15,7 +15,7 @@ from commands import ask, call
 from letter_jobs import POISON, check, squeamish_job
 from sample import Doubling, Payment, payments, run_job
 from streamwork import Backoff, Job, JobFailed, JsonLines, ListSource, Operator, SqliteSink, WrongUse
-from streamwork.tools.on_error import parse, with_on_error, with_way_on
+from streamwork.run.on_error import parse, with_on_error, with_way_on
 
 JOB = """
 from pathlib import Path

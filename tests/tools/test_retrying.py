@@ -16,13 +16,13 @@ import pytest
 
 from delivery.retry_jobs import Item, WhileFile
 from streamwork import Job, JobFailed, ListSource, Retry, Source, SqliteSink, WrongUse
+from streamwork.cli.progress import end_lines
 from streamwork.delivery.retrying import FOLDER
 from streamwork.epoch.control import Control, Kind
+from streamwork.observe.metrics import exposition
+from streamwork.observe.status import lines, look, stop
+from streamwork.run.runner import Mode, Options, Outcome, run
 from streamwork.testing.clock import VirtualClock
-from streamwork.tools.metrics import exposition
-from streamwork.tools.progress import end_lines
-from streamwork.tools.runner import Mode, Options, Outcome, run
-from streamwork.tools.status import lines, look, stop
 from streamwork.world import RealClock, RealDisk
 
 NAMES = [*"abcdefgh", "x", *"ijkl"]
@@ -113,7 +113,7 @@ def test_under_at_most_once_then_fail_is_the_end(tmp_path: Path) -> None:
 @pytest.mark.proves("the look for a stop during an epoch")
 def test_if_the_driver_did_not_look_the_stop_would_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
-    monkeypatch.setattr("streamwork.tools.runner.Lives._is_asked_to_stop", lambda self: False)
+    monkeypatch.setattr("streamwork.run.runner.Lives._is_asked_to_stop", lambda self: False)
     (tmp_path / "down").touch()
     asked, ask = asking(tmp_path / "root" / "items")
 

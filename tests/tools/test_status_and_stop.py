@@ -19,9 +19,9 @@ import msgspec
 import pytest
 
 from sample import payments, run_job, summing_job
+from streamwork.__main__ import main
+from streamwork.cli.demo import write_transactions
 from streamwork.epoch import Store
-from streamwork.tools.cli import main
-from streamwork.tools.demo import write_transactions
 from streamwork.world import RealDisk
 
 REPO = Path(__file__).parents[2]

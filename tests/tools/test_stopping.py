@@ -18,14 +18,14 @@ import pytest
 
 from sample import payments, run_job, summing_job
 from streamwork import early
-from streamwork.epoch import Step
+from streamwork.cli.demo import write_transactions
+from streamwork.cli.progress import end_lines
+from streamwork.epoch import Phase
 from streamwork.epoch.control import Control, Kind
 from streamwork.epoch.fences import Fences
+from streamwork.run.runner import NOT_STARTED, Mode, Options, Outcome, run
+from streamwork.run.stopping import ONE_SIGNAL_SECONDS, Stop
 from streamwork.testing.clock import VirtualClock
-from streamwork.tools.demo import write_transactions
-from streamwork.tools.progress import end_lines
-from streamwork.tools.runner import NOT_STARTED, Mode, Options, Outcome, run
-from streamwork.tools.stopping import ONE_SIGNAL_SECONDS, Stop
 from streamwork.world import RealClock, RealDisk, RealProcesses
 from streamwork.world.processes import ProcessId
 
@@ -52,8 +52,8 @@ class AfterAbandoned:
         self.abandoned = 0
         self._ask, self._after, self._most = ask, after, most
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-        if step is Step.ABANDON:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        if step is Phase.ABANDON:
             self.abandoned += 1
             if self.abandoned == self._after:
                 self._ask()
@@ -97,12 +97,12 @@ def test_abandoned_epochs_do_not_pile_up_on_the_stack(tmp_path: Path) -> None:
 class AtStart:
     """A watcher that sends a signal when it is told of `step` or of a note that contains `note`."""
 
-    def __init__(self, step: Step | None = None, note: str | None = None) -> None:
+    def __init__(self, step: Phase | None = None, note: str | None = None) -> None:
         self._step, self._note = step, note
-        self.steps: list[Step] = []
+        self.steps: list[Phase] = []
         self.ended: list[Outcome] = []
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
         self.steps.append(step)
         if step is self._step:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -119,15 +119,17 @@ class AtStart:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize("step", [Step.REGISTER, Step.READ, Step.REBASE, Step.READY, Step.PRUNE], ids=lambda s: s.value)
+@pytest.mark.parametrize(
+    "step", [Phase.REGISTER, Phase.READ, Phase.REBASE, Phase.READY, Phase.PRUNE], ids=lambda s: s.value
+)
 @pytest.mark.proves("SIGTERM during recovery")
-def test_a_signal_during_recovery_ends_the_run_when_recovery_is_finished(tmp_path: Path, step: Step) -> None:
+def test_a_signal_during_recovery_ends_the_run_when_recovery_is_finished(tmp_path: Path, step: Phase) -> None:
     root = tmp_path / "root"
     run_job(summing_job(payments(30), tmp_path / "out.db"), root)
     watcher = AtStart(step)
     outcome = run(summing_job(payments(60), tmp_path / "out.db"), Options(mode=Mode.LOCAL, root=root), watcher)
     if step in watcher.steps:  # a start without anything to rebase has no such step
-        assert Step.PLAN not in watcher.steps, "nothing was begun"
+        assert Phase.PLAN not in watcher.steps, "nothing was begun"
         assert outcome.checkpoint == 3 and outcome.checkpoints == 0 and watcher.ended == [outcome]
     assert run_job(summing_job(payments(60), tmp_path / "out.db"), root).checkpoint == 6, "and nothing was lost"
 
@@ -182,7 +184,7 @@ time.sleep(600)
 def test_a_signal_while_the_job_file_is_loaded_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(SLOW_TO_LOAD + (REPO / "examples" / "card_usage.py").read_text())
     write_transactions(tmp_path / "transactions.jsonl", 10, cards=3)
-    command = [sys.executable, "-m", "streamwork.tools.cli", "run", "job.py", "--mode", "local", "--json"]
+    command = [sys.executable, "-m", "streamwork", "run", "job.py", "--mode", "local", "--json"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_for(lambda: (tmp_path / "loading").exists() or process.poll() is not None)
         process.terminate()
@@ -210,7 +212,7 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 sys.argv = ["streamwork", {command!r}, "job.py", *{more!r}]
-from streamwork.tools.cli import main
+from streamwork.__main__ import main
 main()
 """
 
@@ -228,7 +230,7 @@ def signalled_at_import(folder: Path, command: str, *more: str, module: str, num
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("module", ["streamwork.components", "pyarrow", "streamwork.tools.cli", "click"])
+@pytest.mark.parametrize("module", ["streamwork.components", "pyarrow", "streamwork.cli.main", "click"])
 def test_a_signal_while_the_package_is_imported_ends_the_run_cleanly(tmp_path: Path, module: str, number: int) -> None:
     ended = signalled_at_import(tmp_path, "run", "--mode", "local", module=module, number=number)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -237,7 +239,7 @@ def test_a_signal_while_the_package_is_imported_ends_the_run_cleanly(tmp_path: P
 
 
 def test_other_commands_end_by_the_signal(tmp_path: Path) -> None:
-    ended = signalled_at_import(tmp_path, "checkpoints", module="streamwork.tools.cli", number=signal.SIGTERM)
+    ended = signalled_at_import(tmp_path, "checkpoints", module="streamwork.cli.main", number=signal.SIGTERM)
     assert ended.returncode == -signal.SIGTERM
 
 
@@ -245,7 +247,7 @@ def test_other_commands_end_by_the_signal(tmp_path: Path) -> None:
     ("argv", "original", "expected"),
     [
         (["/usr/bin/streamwork", "run", "job.py"], ["python", "/usr/bin/streamwork", "run", "job.py"], True),
-        (["-m", "run", "job.py"], ["python", "-P", "-m", "streamwork.tools.cli", "run", "job.py"], True),
+        (["-m", "run", "job.py"], ["python", "-P", "-m", "streamwork", "run", "job.py"], True),
         (["-m", "run"], ["python", "-m", "other", "run"], False),
         (["/usr/bin/streamwork", "status", "run"], ["python", "/usr/bin/streamwork", "status", "run"], False),
         (["/usr/bin/pytest", "run"], ["python", "/usr/bin/pytest", "run"], False),

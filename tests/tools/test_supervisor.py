@@ -25,12 +25,12 @@ from streamwork import (
     WrongUse,
 )
 from streamwork.connectors.line_file import missing
-from streamwork.epoch import Step
+from streamwork.epoch import Phase
 from streamwork.errors import is_retryable
 from streamwork.log import FileLocks, locked
+from streamwork.run.runner import Mode, Options, Outcome, run
+from streamwork.run.supervisor import supervise
 from streamwork.testing.clock import VirtualClock
-from streamwork.tools.runner import Mode, Options, Outcome, run
-from streamwork.tools.supervisor import supervise
 
 BAD = JobFailed(
     "SW-OPERATOR-FAILED", "sums raised ValueError while applying Payment('a') (epoch 3)", "fix it", retryable=False
@@ -224,12 +224,12 @@ QUICK = Backoff(first="10ms", most="20ms")
 class Notes:
     """A watcher that keeps what people are told, and does something at steps."""
 
-    def __init__(self, at_step: Callable[[Step, int], None] = lambda step, epoch: None) -> None:
+    def __init__(self, at_step: Callable[[Phase, int], None] = lambda step, epoch: None) -> None:
         self.lines: list[str] = []
         self.starts: list[int] = []
         self._at_step = at_step
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
         self._at_step(step, epoch)
 
     def on_started(self, job: str, started: Any) -> None:
@@ -329,8 +329,8 @@ def test_without_restarts_the_same_run_fails(tmp_path: Path) -> None:
 def test_a_disk_that_fails_in_the_middle_is_tried_again(tmp_path: Path) -> None:
     left = [True]
 
-    def fail(step: Step, epoch: int) -> None:
-        if step is Step.PREPARE and epoch == 2 and left:
+    def fail(step: Phase, epoch: int) -> None:
+        if step is Phase.PREPARE and epoch == 2 and left:
             left.pop()
             raise OSError(5, "Input/output error")
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import streamwork
 from commands import call
+from streamwork.cli import output
 from streamwork.errors import JobFailed, printable
-from streamwork.tools import output
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202eevil\x00"
 SOURCE = Path(streamwork.__file__).parent
@@ -96,7 +96,7 @@ def test_hostile_input_through_every_command(tmp_path: Path) -> None:
 
 @pytest.mark.proves("escapes in what is printed")
 def test_without_escaping_the_check_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("streamwork.tools.output.printable", "streamwork.tools.progress.printable"):
+    for name in ("streamwork.cli.output.printable", "streamwork.cli.progress.printable"):
         monkeypatch.setattr(name, str)
     with pytest.raises(AssertionError):
         test_hostile_input_through_every_command(tmp_path)
@@ -105,9 +105,10 @@ def test_without_escaping_the_check_fails(tmp_path: Path, monkeypatch: pytest.Mo
 def test_commands_print_through_one_place() -> None:
     """`click.echo`, `print`, a console of one's own and writing to a stream would all go past it."""
     found = []
-    for path in sorted((SOURCE / "tools").glob("*.py")):
-        if path.name in ("output.py", "progress.py", "bench_tables.py") or path.name.startswith("bench_"):
-            continue  # benchmarks print numbers of their own, in processes of their own
+    rooms = ("run", "observe", "cli")  # benchmarks print numbers of their own, in processes of their own
+    for path in sorted(path for room in rooms for path in (SOURCE / room).rglob("*.py")):
+        if path.name in ("output.py", "progress.py"):
+            continue
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         found += [f"{path.name}:{call.lineno}" for call in calls if ast.unparse(call.func) in PAST_IT]
     assert found == []

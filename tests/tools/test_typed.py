@@ -17,11 +17,11 @@ import pytest
 from commands import call, error
 from sample import payments, run_job, summing_job
 from streamwork import Job, ListSource, Refused, SqliteSink
+from streamwork.__main__ import cli
 from streamwork.epoch.fences import Fences
 from streamwork.errors import WrongUse
-from streamwork.tools import runner
-from streamwork.tools.cli import cli
-from streamwork.tools.runner import Options
+from streamwork.run import runner
+from streamwork.run.runner import Options
 from streamwork.world import RealClock, RealDisk, RealProcesses
 from streamwork.world.heartbeat import Heartbeat
 

@@ -10,10 +10,10 @@ import pytest
 
 from commands import call
 from sample import payments, run_job, summing_job
-from streamwork.epoch import Step
-from streamwork.epoch.position import shown
+from streamwork.components.position import shown
+from streamwork.epoch import Phase
 from streamwork.job.duration import seconds
-from streamwork.tools.checkpoints import list_checkpoints
+from streamwork.observe.checkpoints import list_checkpoints
 from streamwork.wording import plural
 from streamwork.world import RealClock
 
@@ -31,7 +31,7 @@ def test_messages_do_not_put_a_number_before_a_plural() -> None:
     found = [
         f"{path.name}: {line.strip()}"
         for path in SOURCES.rglob("*.py")
-        if not path.name.startswith("bench_")
+        if path.parent.name != "bench"
         for line in path.read_text().splitlines()
         if bare.search(line)
     ]
@@ -63,8 +63,8 @@ class Killing:
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
 
-    def on_step(self, step: Step, epoch: int, manifest: Any) -> None:
-        if step is Step.COMPUTE and epoch == self._epoch:
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        if step is Phase.COMPUTE and epoch == self._epoch:
             raise Killed
 
     def on_starting(self, *_: Any) -> None: ...

@@ -10,12 +10,12 @@ from streamwork.components.keyed_columns import KeyedColumns
 from streamwork.components.keys import Key
 from streamwork.components.located import Located
 from streamwork.components.operator import AnyOperator, KeyedOperator, Operator, StatefulOperator
+from streamwork.components.position import Position
 from streamwork.components.sink import (
     AnySink,
     LedgerEntry,
     LedgerRow,
     Observer,
-    Position,
     PreviewLabel,
     RowsRejected,
     Sink,

@@ -83,7 +83,7 @@ class Columns:
     def __init__(
         self, kind: type[msgspec.Struct], batch: pa.RecordBatch, origins: np.ndarray[Any, Any] | None = None
     ) -> None:
-        """`origins` tell of each row where it comes from, if somebody behind wants to know (`engine.origins`)."""
+        """`origins` tell of each row where it comes from, if somebody behind wants to know (`flow.origins`)."""
         self.kind = kind
         self.batch = batch
         self.origins = origins

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 import pyarrow as pa
 
+from streamwork.components.position import Position
 from streamwork.components.values import Event
 from streamwork.errors import Refused
 
 E = TypeVar("E", bound=Event, contravariant=True)
-Position = dict[str, int]  # source/partition -> offset; a missing one is 0
 
 
 class SinkKind(Enum):
@@ -134,8 +134,8 @@ class Sink(ABC, Generic[E]):
         raise NotImplementedError
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
-        """Apply the rows and advance the ledger in one transaction, by the commit rule (`epoch.commit`); remove the previews of
-        this epoch and of those before it.
+        """Apply the rows and advance the ledger in one transaction, by the commit rule (`components.commit_rule`); remove the
+        previews of this epoch and of those before it.
 
         Raises `RowsRejected` where the rows themselves are to blame.
         """

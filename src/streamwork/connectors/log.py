@@ -25,12 +25,12 @@ from streamwork.components import (
     Start,
 )
 from streamwork.components.columns import Columns
+from streamwork.components.commit_rule import Verdict, settle
 from streamwork.components.keys import GROUPS
 from streamwork.components.schema import Misfit, check_columns, fields_of
 from streamwork.components.source import Offsets
 from streamwork.connectors.checked import checked_slice
 from streamwork.connectors.pieces import gathered
-from streamwork.epoch.commit import Verdict, settle
 from streamwork.log import EventLog, Isolation, LogReader, Policy
 from streamwork.log.partition import Chunk
 from streamwork.log.settings import FILE as SETTINGS

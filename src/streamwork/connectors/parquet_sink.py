@@ -40,11 +40,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamwork.components import Event, LedgerEntry, LedgerRow, Located, Position, Sink, SinkKind
+from streamwork.components.commit_rule import Verdict, settle, wrong_ledger
 from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
 from streamwork.connectors.folders import Folders
 from streamwork.connectors.pieces import gathered
-from streamwork.epoch.commit import Verdict, settle, wrong_ledger
 from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from streamwork.components import Event, LedgerEntry, RowsRejected
+from streamwork.components.commit_rule import settle
 from streamwork.components.expression import Expression
 from streamwork.components.sink import fenced
 from streamwork.connectors.address import HIDDEN, Address, needed, wrong_address
@@ -19,7 +20,6 @@ from streamwork.connectors.pieces import gathered, newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
 from streamwork.connectors.sql_views import DELETED
 from streamwork.connectors.text import with_text
-from streamwork.epoch.commit import settle
 from streamwork.errors import JobFailed, WrongUse
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import Event, LedgerEntry, LedgerRow, Position, RowsRejected, Sink, SinkKind
+from streamwork.components.commit_rule import Verdict, settle, wrong_ledger
 from streamwork.components.expression import Expression
 from streamwork.components.sink import fenced
 from streamwork.connectors import redis_scripts as scripts
@@ -19,7 +20,6 @@ from streamwork.connectors.address import Address, needed
 from streamwork.connectors.keyed import Deletes, check_key
 from streamwork.connectors.pieces import newest
 from streamwork.connectors.text import with_text
-from streamwork.epoch.commit import Verdict, settle, wrong_ledger
 from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)

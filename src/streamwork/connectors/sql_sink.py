@@ -36,12 +36,12 @@ from streamwork.components import (
     Sink,
     SinkKind,
 )
+from streamwork.components.commit_rule import Verdict
 from streamwork.components.expression import Expression
 from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
 from streamwork.connectors.keyed import Deletes, check_key
 from streamwork.connectors.sql_views import DELETED, LABELS, dirty_view, preview_table
-from streamwork.epoch.commit import Verdict
 from streamwork.errors import Refused, WrongUse
 
 E = TypeVar("E", bound=Event)

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamwork.components import Event, LedgerEntry, LedgerRow, Located, RowsRejected
+from streamwork.components.commit_rule import settle
 from streamwork.components.expression import Expression
 from streamwork.connectors.pieces import newest
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
 from streamwork.connectors.text import with_text
-from streamwork.epoch.commit import settle
 from streamwork.errors import JobFailed, WrongUse
 
 E = TypeVar("E", bound=Event)

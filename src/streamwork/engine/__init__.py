@@ -5,12 +5,12 @@ one instance at one epoch, connected with the others by parcels.
 Knows no Spark; the disk is passed in. Imports components, job and state.
 """
 
+from streamwork.engine.assignment import Assignment
 from streamwork.engine.attempt import Attempt, Worker
 from streamwork.engine.chain import Chain
 from streamwork.engine.engine import Abandoned, Engine, InstanceLost, Schedule
-from streamwork.engine.parcel import Head, Kind, Parcel
 from streamwork.engine.report import Failure, Report, Reports
-from streamwork.engine.work import Work
+from streamwork.flow.parcel import Head, Kind, Parcel
 
 __all__ = [
     "Abandoned",
@@ -25,6 +25,6 @@ __all__ = [
     "Report",
     "Reports",
     "Schedule",
-    "Work",
+    "Assignment",
     "Worker",
 ]

@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from streamwork.delivery.retrying import LOOK_SECONDS
+from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
-from streamwork.engine.dispatcher import Dispatcher
 from streamwork.engine.executor import Executor
-from streamwork.engine.inlet import Inlet, UpstreamFailed
 from streamwork.engine.instance import Instance, Read
-from streamwork.engine.outlet import Outlet
-from streamwork.engine.parcel import Head, Kind, Parcel, Wire
 from streamwork.engine.report import Failure, Report, Reports
-from streamwork.engine.wiring import Place, downstream, upstream, ways
-from streamwork.engine.work import Work
 from streamwork.errors import JobFailed, StreamworkError, described, is_lasting, is_retryable, raised_at
+from streamwork.flow.dispatcher import Dispatcher
+from streamwork.flow.inlet import Inlet, UpstreamFailed
+from streamwork.flow.outlet import Outlet
+from streamwork.flow.parcel import Head, Kind, Parcel, Wire
+from streamwork.flow.wiring import Place, downstream, upstream, ways
 from streamwork.job import Graph, Layout
 from streamwork.state import FileRef, State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
@@ -59,14 +59,14 @@ class Worker:
         self._token = ""
         self._chains: dict[Place, Chain] = {}
 
-    def begin(self, layout: Layout, token: str, work: Work) -> Attempt:
+    def begin(self, layout: Layout, token: str, work: Assignment) -> Attempt:
         """`token` names these very objects: set-up operators are used again as long as it stays the same."""
         if token != self._token:
             self.close()
             self._token = token
         return Attempt(self, layout, work)
 
-    def unread(self, work: Work) -> int:
+    def unread(self, work: Assignment) -> int:
         """How many rows of state would have to be read here for this work."""
         return sum(self.states.unread((work.uid, name, work.instance), chain) for name, chain in work.states.items())
 
@@ -90,7 +90,7 @@ class Attempt:
     a report too, and whoever is behind this instance is told that nothing counts. After an error nothing more is processed.
     """
 
-    def __init__(self, worker: Worker, layout: Layout, work: Work) -> None:
+    def __init__(self, worker: Worker, layout: Layout, work: Assignment) -> None:
         self._worker = worker
         self._layout = layout
         self._work = work

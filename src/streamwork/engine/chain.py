@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -24,15 +24,15 @@ from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, check_types
 from streamwork.components.schema import in_utc
 from streamwork.delivery.retrying import Marks
-from streamwork.engine.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
-from streamwork.engine.blame import Blame
-from streamwork.engine.origins import NONE, origins_of
-from streamwork.engine.pace import Pace
-from streamwork.engine.sink_steps import StageStep, WriteStep
-from streamwork.engine.staging import Staging
-from streamwork.engine.step import Given, Outputs, Step
-from streamwork.engine.steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
-from streamwork.engine.tracked import (
+from streamwork.engine.adaptive_batch import AdaptiveBatch
+from streamwork.engine.steps.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
+from streamwork.engine.steps.operator_steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
+from streamwork.engine.steps.sink_steps import StageStep, WriteStep
+from streamwork.engine.steps.staging import Staging
+from streamwork.engine.steps.step import Given, Outputs, Step
+from streamwork.errors import StreamworkError
+from streamwork.flow.blame import Blame
+from streamwork.flow.lineage import (
     UNTRACKED,
     Following,
     Mark,
@@ -43,12 +43,11 @@ from streamwork.engine.tracked import (
     roots_of,
     with_marks,
 )
-from streamwork.errors import StreamworkError
+from streamwork.flow.origins import NONE, origins_of
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
 
 _log = logging.getLogger(__name__)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Chain:
@@ -97,12 +96,12 @@ class Chain:
         for step in self._steps.values():
             if isinstance(step, BatchStep) and (self._one_by_one or graph.previews):
                 step.rows = 1
-        self.pace: Pace | None = None  # where rows are to be seen early
+        self.pace: AdaptiveBatch | None = None  # where rows are to be seen early
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
         self._is_set_up = False
         self.waiting: Step | None = None
-        """The step whose event waits to be tried again (`engine.retrying`). Meanwhile everything is deferred."""
+        """The step whose event waits to be tried again (`engine.steps.retrying`). Meanwhile everything is deferred."""
         self._deferred: list[Callable[[], None]] = []
 
     # ---- an epoch -----------------------------------------------------------------------------------------------
@@ -411,12 +410,3 @@ def _step(graph: Graph, node: Node, instance: int) -> Step:
 def _latest(given: Given, time: str) -> datetime:
     """The largest value of a field of times."""
     return given.latest(time) if isinstance(given, Columns) else max(in_utc(getattr(event, time)) for event in given)
-
-
-def microseconds(at: datetime) -> int:
-    """Whole microseconds since 1970, as files hold times."""
-    return (at - EPOCH) // timedelta(microseconds=1)
-
-
-def from_microseconds(value: int) -> datetime:
-    return EPOCH + timedelta(microseconds=value)

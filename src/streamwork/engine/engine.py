@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from streamwork.delivery.counts import Counts
+from streamwork.engine.assignment import Assignment
 from streamwork.engine.attempt import placed
 from streamwork.engine.chain import Chain
-from streamwork.engine.channel import Channel
-from streamwork.engine.dispatcher import Dispatcher
 from streamwork.engine.executor import Executor
 from streamwork.engine.instance import Instance
 from streamwork.engine.manager import CheckpointManager
 from streamwork.engine.report import Report
-from streamwork.engine.wiring import Place, channel_name, downstream, upstream, ways
-from streamwork.engine.work import Work
 from streamwork.errors import JobFailed
+from streamwork.flow.channel import Channel
+from streamwork.flow.dispatcher import Dispatcher
+from streamwork.flow.wiring import Place, channel_name, downstream, upstream, ways
 from streamwork.job import Layout
 from streamwork.world import Clock, Disk, RealClock
 
@@ -51,7 +51,7 @@ class Engine:
     def __init__(
         self,
         layout: Layout,
-        works: Sequence[Work],
+        works: Sequence[Assignment],
         disk: Disk,
         new_attempt: Callable[[], str],
         schedule: Schedule | None = None,
@@ -87,7 +87,7 @@ class Engine:
                 self._manager.report,
             )
 
-    def submit(self, works: Sequence[Work]) -> None:
+    def submit(self, works: Sequence[Assignment]) -> None:
         """Issue the next checkpoint event: each source reads its slice and then passes it on."""
         self._manager.issue(works[0].epoch)
         for work in works:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from streamwork.delivery.counts import Counts
-from streamwork.engine.channel import Aligned, Channel, CheckpointEvent, Data, Watermark
-from streamwork.engine.dispatcher import Dispatcher
+from streamwork.engine.assignment import Assignment
 from streamwork.engine.instance import Instance
 from streamwork.engine.report import Report
-from streamwork.engine.wiring import Ways
-from streamwork.engine.work import Work
+from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data, Watermark
+from streamwork.flow.dispatcher import Dispatcher
+from streamwork.flow.wiring import Ways
 
 Tell = Callable[[int, Sequence[Report]], None]  # epoch, reports of one instance
 
@@ -42,8 +42,8 @@ class Executor:
         self._ways = ways
         self._downstream = downstream
         self._tell = tell
-        self._planned: deque[Work] = deque()  # of a source: the epochs to read
-        self._works: dict[int, Work] = {}  # what each epoch brings
+        self._planned: deque[Assignment] = deque()  # of a source: the epochs to read
+        self._works: dict[int, Assignment] = {}  # what each epoch brings
         self._reading: Iterator[None] | None = None
         self._sent: datetime | None = None  # the last watermark
         self._begun = False  # True when something has been processed since the states were restored
@@ -51,7 +51,7 @@ class Executor:
         for channel in timed:
             instance.chain.watermarks.setdefault(channel, None)
 
-    def plan(self, work: Work, reads: bool) -> None:
+    def plan(self, work: Assignment, reads: bool) -> None:
         """This is what an epoch brings. If it `reads`: when the slices before it are read, and then issue its checkpoint event."""
         self._works[work.epoch] = work
         self._instance.adopt(work.states)

@@ -26,15 +26,16 @@ from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.retrying import Marks
 from streamwork.delivery.text import from_text, to_text
-from streamwork.engine.blame import Blame
-from streamwork.engine.chain import Chain, from_microseconds, microseconds
-from streamwork.engine.pace import Pace
+from streamwork.engine.adaptive_batch import AdaptiveBatch
+from streamwork.engine.assignment import Assignment
+from streamwork.engine.chain import Chain
 from streamwork.engine.report import Report
-from streamwork.engine.staging import Staging
-from streamwork.engine.steps import SourceStep
-from streamwork.engine.tracked import Following, Mark, Tracked
-from streamwork.engine.work import Work
+from streamwork.engine.steps.operator_steps import SourceStep
+from streamwork.engine.steps.staging import Staging
 from streamwork.errors import JobFailed, StreamworkError
+from streamwork.flow.blame import Blame
+from streamwork.flow.lineage import Following, Mark, Tracked
+from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Isolation
 from streamwork.state import FileRef, State, StateFiles
@@ -47,13 +48,13 @@ Read = Callable[[str, int, int], Iterator[Slice]]  # as `OffsetSource.read`
 
 class Instance:
     def __init__(
-        self, chain: Chain, disk: Disk, work: Work, restore: Restore | None = None, clock: Clock | None = None
+        self, chain: Chain, disk: Disk, work: Assignment, restore: Restore | None = None, clock: Clock | None = None
     ) -> None:
         """Restore the states that `work` names: from their files, or as `restore` does it."""
         self.chain = chain
         self._wall = clock or RealClock()
         self._clock = self._wall.monotonic
-        chain.pace = self._pace = Pace(self._clock) if chain.graph.previews else None
+        chain.pace = self._pace = AdaptiveBatch(self._clock) if chain.graph.previews else None
         self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
         self.refs = dict(work.states)  # component -> the files that hold its state
         self._disk = disk
@@ -81,7 +82,7 @@ class Instance:
             if last in mine:
                 self.refs[name] = (*chain, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in chain))
 
-    def begin(self, work: Work, attempt: str) -> None:
+    def begin(self, work: Assignment, attempt: str) -> None:
         """Begin an epoch; `attempt` is a name that was never used before."""
         self.epoch, self.attempt = work.epoch, attempt
         self._stem = f"{work.epoch:012d}-{work.fence}-{attempt}-{self.chain.instance}"
@@ -107,11 +108,11 @@ class Instance:
         if self.chain.graph.promise.acknowledges:
             self.chain.follow(work.lanes, work.event_ids(), bool(work.retried))
 
-    def unplanned(self, epoch: int) -> Work:
+    def unplanned(self, epoch: int) -> Assignment:
         """Of an epoch that has begun before, as it may where inputs are not aligned: it brings nothing more."""
         return msgspec.structs.replace(self._work, epoch=epoch, ticks=(), replays=())
 
-    def bring(self, work: Work) -> None:
+    def bring(self, work: Assignment) -> None:
         """What an epoch brings besides its slices: ticks of the clock, and events that come again."""
         for tick in work.ticks:
             self.chain.tick(from_microseconds(tick))
@@ -123,7 +124,7 @@ class Instance:
             tracked = self.chain.graph.promise.acknowledges
             self.chain.replay(to, Tracked(events, [Mark(replay.root) for replay in replays]) if tracked else events)
 
-    def read(self, work: Work) -> Iterator[None]:
+    def read(self, work: Assignment) -> Iterator[None]:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
         for name, partitions in work.ranges.items():
             source: OffsetSource[Any] = self.chain.graph[name].component
@@ -257,7 +258,7 @@ class Instance:
 
 
 def _recognised(
-    name: str, source: OffsetSource[Any], partition: str, work: Work, pieces: Iterator[Slice]
+    name: str, source: OffsetSource[Any], partition: str, work: Assignment, pieces: Iterator[Slice]
 ) -> Iterator[Slice]:
     """The pieces, if they are of the input that was planned.
 

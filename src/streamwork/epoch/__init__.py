@@ -5,11 +5,11 @@
 state and engine.
 """
 
-from streamwork.epoch.commit import Verdict, judge
+from streamwork.components.commit_rule import Verdict, judge
 from streamwork.epoch.compute import Compute
 from streamwork.epoch.driver import Driver, Started
 from streamwork.epoch.manifest import Manifest, Plan
-from streamwork.epoch.steps import Listener, Step
+from streamwork.epoch.phases import Listener, Phase
 from streamwork.epoch.store import Identity, Store
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Manifest",
     "Plan",
     "Started",
-    "Step",
+    "Phase",
     "Store",
     "Verdict",
     "judge",

@@ -1,7 +1,7 @@
 """How long an epoch may take before it is abandoned. Pure: clock and looks are passed in.
 
-`checkpoint_timeout` counts the time in which no instance waits to try an event again (`engine.retrying`). A stop while one waits
-ends the epoch at once: it is abandoned, or, where its input would be lost, the waits are ended and `then` applies.
+`checkpoint_timeout` counts the time in which no instance waits to try an event again (`engine.steps.retrying`). A stop while one
+waits ends the epoch at once: it is abandoned, or, where its input would be lost, the waits are ended and `then` applies.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from streamwork.delivery.counts import Counts
-from streamwork.engine import Report, Work
+from streamwork.engine import Assignment, Report
 from streamwork.job import Layout
 
 
@@ -16,7 +16,7 @@ class Compute(Protocol):
     overlaps: bool
     """True if what was submitted is computed while the driver does something else."""
 
-    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
+    def submit(self, layout: Layout, works: Sequence[Assignment]) -> None:
         """Begin an epoch."""
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:

@@ -5,11 +5,11 @@ version of the state, one transaction per sink, one manifest.
     2  compute   each instance writes its changed records and its outputs (`engine.attempt`)
     3  report    each instance names its files, their hashes and what it counted; the attempts must agree (`epoch.agreement`)
     4  prepare   the manifest is written as prepared
-    5  commit    each sink, in its own transaction, by the commit rule (`epoch.commit`)
+    5  commit    each sink, in its own transaction, by the commit rule (`components.commit_rule`)
     6  complete  the same bytes are written as completed
     .  prune     what is not kept any more is removed (`epoch.retention`)
 
-What a crash leaves, and what the next start (R, `epoch.recovery`) does with it:
+What a crash leaves, and what the next start (R, `epoch.recovery.recovery`) does with it:
 
     after 1            a plan without manifest: its number is spent; the parent's positions are read again
     during 2, 3        files that no manifest names; likewise
@@ -46,28 +46,28 @@ import msgspec
 from streamwork.components import Position, ReadProgress
 from streamwork.delivery.counts import KINDS
 from streamwork.delivery.retrying import Watch
-from streamwork.engine import Abandoned, Report, Work
+from streamwork.engine import Abandoned, Assignment, Report
 from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
 from streamwork.epoch.allowance import Allowance
 from streamwork.epoch.compactor import Background, Compactor, at_once
 from streamwork.epoch.compute import Compute
-from streamwork.epoch.doubt import Doubts, InDoubt
-from streamwork.epoch.doubt import lines as doubt_lines
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.fences import Drop, Fences
-from streamwork.epoch.history import NoHistory, Recorder
-from streamwork.epoch.lag import InputEnds
+from streamwork.epoch.history.history import NoHistory, Recorder
+from streamwork.epoch.history.lag import InputEnds
+from streamwork.epoch.history.stopwatch import Stopwatch
+from streamwork.epoch.in_doubt import Doubts, InDoubt
+from streamwork.epoch.in_doubt import lines as doubt_lines
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
+from streamwork.epoch.phases import Listener, Phase
 from streamwork.epoch.planner import Planner
-from streamwork.epoch.recovery import NOTHING, Chains, Recovery, not_held
+from streamwork.epoch.recovery.recovery import NOTHING, Chains, Recovery, not_held
+from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import ranges, timed_partitions
-from streamwork.epoch.steps import Listener, Step
-from streamwork.epoch.stopwatch import Stopwatch
 from streamwork.epoch.store import Store
-from streamwork.epoch.undone import Undone
 from streamwork.epoch.views import Views
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.job import Graph, Layout, Settings
@@ -144,7 +144,7 @@ class Driver:
         self._effects = Effects(store)
         steady = SteadyClock(clock)
         self._retries = any(node.retry is not None for node in graph.nodes)
-        self._undone = Undone(graph, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000))
+        self._undone = Redelivery(graph, settings, store, self._new_stem, lambda: round(steady.now() * 1_000_000))
         files = StateFiles(store.disk, store.folder)
         self._views = Views(graph, store, self.fences)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem)
@@ -164,7 +164,7 @@ class Driver:
         self._kept = self._tidied = 0.0
         self._kept_at = -1  # the epoch that sources were last told of
 
-    # ---- recovery: before the first source is read (`epoch.recovery` numbers the steps) ----------------------------
+    # ---- recovery: before the first source is read (`epoch.recovery.recovery` numbers the steps) ----------------------------
 
     def start(self) -> Started:
         """Take the job over, and bring everything to one checkpoint."""
@@ -191,9 +191,9 @@ class Driver:
         self.fence = self.fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
         self._retrying = Watch(self._store.disk, self._store.folder, self.fence, self._clock.monotonic)
         self._retrying.clear()
-        self._sinks.register(self._uid, self.fence, lambda name: self._tell(Step.REGISTER, 0))  # 4
+        self._sinks.register(self._uid, self.fence, lambda name: self._tell(Phase.REGISTER, 0))  # 4
         choice = self._recovery.read(identity, self.fence)  # 5
-        self._tell(Step.READ, choice.at.epoch)
+        self._tell(Phase.READ, choice.at.epoch)
         found = self._recovery.finish(choice, self.fence, lambda step, m: self._tell(step, m.epoch))  # 6, 7, 8
         self.at = self._tip = found.at
         self._chains = found.chains
@@ -208,7 +208,7 @@ class Driver:
             doubts = self._doubts.recovered(plans, killed)
         self._line = self._recovery.tidy(found, self.fence, self._settings.retain)  # 9
         self._undone.prune(self._line[-1])
-        self._tell(Step.PRUNE, self.at.epoch)
+        self._tell(Phase.PRUNE, self.at.epoch)
         self._views.begin(self.fence, self._groups)
         if found.rolled_forward:
             self._watch.rolled_forward(self.at, self._sinks.refused(self.at.epoch))
@@ -269,7 +269,7 @@ class Driver:
             code = error.code if isinstance(error, StreamworkError) else type(error).__name__
             self._watch.failed(plan, self._host.wasted(), code)
             raise
-        self._tell(Step.REPORT, plan.epoch)
+        self._tell(Phase.REPORT, plan.epoch)
         if self._nothing_happened(plan, reports):
             self._undone.forget(plan)
             self._doubts.settle(plan)
@@ -281,17 +281,17 @@ class Driver:
         except FileExistsError as error:  # somebody has used that number: it is spent
             self._host.forget()
             raise Abandoned(plan.epoch) from error
-        self._tell(Step.PREPARE, plan.epoch)
+        self._tell(Phase.PREPARE, plan.epoch)
         if self._overlap and self._planner.limited and not last:
             self.fences.check(self.fence)  # who has lost the job plans nothing more
             self._begin(1)
         self._commit(manifest)
         self._complete(manifest)
-        self._tell(Step.COMPLETE, plan.epoch, manifest)
+        self._tell(Phase.COMPLETE, plan.epoch, manifest)
         self._sinks.observe(manifest)
         self._compactor.begin(manifest)
         self._prune()
-        self._tell(Step.PRUNE, plan.epoch)
+        self._tell(Phase.PRUNE, plan.epoch)
         self._watch.completed(manifest, self._sinks.refused(manifest.epoch))
         self._keep_if_due()
         return manifest
@@ -309,7 +309,7 @@ class Driver:
     def _begin(self, depth: int) -> None:
         """1 and 2, of as many epochs as may be under way."""
         while len(self._under_way) < depth and (plan := self._plan()) is not None:
-            self._tell(Step.PLAN, plan.epoch)
+            self._tell(Phase.PLAN, plan.epoch)
             self._submit(plan)
 
     def _abandon(self, plan: Plan) -> None:
@@ -324,7 +324,7 @@ class Driver:
             self._doubts.broke_off(spent)
         self._under_way.clear()
         self._watch.abandoned(plan, self._host.wasted())
-        self._tell(Step.ABANDON, plan.epoch)
+        self._tell(Phase.ABANDON, plan.epoch)
 
     def _plan(self) -> Plan | None:
         """1. Fix the slice."""
@@ -332,7 +332,7 @@ class Driver:
         at, parent = (before.end, before.epoch) if before else (self._tip.positions, self._tip.epoch)
         plan = self._planner.plan(at, parent, self._watch.begin)
         if plan is not None:
-            self._watch.lap(plan.epoch, Step.PLAN)
+            self._watch.lap(plan.epoch, Phase.PLAN)
             if not self.graph.promise.exactly_once:  # who took the job before this plan was there does not know of it
                 self.fences.check(self.fence)
         return plan
@@ -342,7 +342,7 @@ class Driver:
         brought = self._undone.begin(plan)
         retried = tuple(one.event_id for one in brought.again)
         works = [
-            Work(
+            Assignment(
                 chain=number,
                 instance=instance,
                 uid=self._uid,
@@ -389,7 +389,7 @@ class Driver:
     def _agreed(self, plan: Plan, expired: Callable[[], bool]) -> Sequence[Report]:
         for _ in range(ATTEMPTS):
             reports = self._host.collect(plan.epoch, expired)
-            self._tell(Step.COMPUTE, plan.epoch)
+            self._tell(Phase.COMPUTE, plan.epoch)
             if lacking := missing(self.graph, reports):
                 raise JobFailed(
                     "SW-EPOCH-REPORTS",
@@ -398,7 +398,7 @@ class Driver:
                 )
             self._watch.reported(plan.epoch, reports)
             if not (trouble := disagreement(self._layout, reports)):
-                self._watch.lap(plan.epoch, Step.COMPUTE)
+                self._watch.lap(plan.epoch, Phase.COMPUTE)
                 return reports
             if self.graph.promise.at_most_once:  # some of it may have been written
                 raise Abandoned(plan.epoch)
@@ -450,15 +450,15 @@ class Driver:
         self._undone.prepared(settled)
         self._doubts.settle(plan)
         self._tip, self._chains = manifest, manifest.components
-        self._watch.lap(plan.epoch, Step.PREPARE)
+        self._watch.lap(plan.epoch, Phase.PREPARE)
         return manifest
 
     def _commit(self, manifest: Manifest) -> None:
         """5. Offer the staged outputs to every sink: the ledger decides."""
         for name in self._sinks.ids:
             self._sinks.offer(name, manifest, self.at, self._deterministic)
-            self._tell(Step.COMMIT, manifest.epoch)
-        self._watch.lap(manifest.epoch, Step.COMMIT)
+            self._tell(Phase.COMMIT, manifest.epoch)
+        self._watch.lap(manifest.epoch, Phase.COMMIT)
 
     def _complete(self, manifest: Manifest) -> None:
         """6. The same bytes under the final name; then, if no other driver has the job, the effects outside the manifest."""
@@ -471,7 +471,7 @@ class Driver:
         self._planner.reached(manifest.positions)
         if not self._planner.catches_up:
             self._deterministic = self.graph.deterministic
-        self._watch.lap(manifest.epoch, Step.COMPLETE)
+        self._watch.lap(manifest.epoch, Phase.COMPLETE)
 
     def _prune(self) -> None:
         """Remove what is not kept any more: manifests, then the files that only they named, then plans.
@@ -494,7 +494,7 @@ class Driver:
             self._tidied = self.at.epoch
             self._store.clean_up(self.fence, named, done=self.at.epoch)
         self._line = keep
-        self._watch.lap(self.at.epoch, Step.PRUNE)
+        self._watch.lap(self.at.epoch, Phase.PRUNE)
 
     def _now(self) -> int:
         """Microseconds since 1970."""
@@ -503,9 +503,9 @@ class Driver:
     def _new_stem(self) -> str:
         return f"{self.fence}-{self._new_uid()[:8]}"
 
-    def _tell(self, step: Step, epoch: int, manifest: Manifest | None = None) -> None:
+    def _tell(self, step: Phase, epoch: int, manifest: Manifest | None = None) -> None:
         if self._listener is not None:
-            self._listener.on_step(step, epoch, manifest)
+            self._listener.on_phase(step, epoch, manifest)
 
     # ---- for people -----------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ An epoch N of the driver with fence F, by the numbers of `epoch.driver`:
     7   prune, after a check                an inbox file goes when the oldest kept manifest accounts for it. Until then a fall back
                                             finds the events again
 
-A start with fence F, by the numbers of `epoch.recovery`:
+A start with fence F, by the numbers of `epoch.recovery.recovery`:
 
     6a  outputs/SINK/N-F-refused            before each offer, also if no row is refused: the record of the highest fence says what
                                             the sink's commit left out, since no lower fence commits after 4
@@ -62,9 +62,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from streamwork.components import LedgerRow, Position
+from streamwork.components.position import reaches
 from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.epoch.manifest import Manifest
-from streamwork.epoch.position import reaches
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused
 

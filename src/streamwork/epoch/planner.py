@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 
 from streamwork.components import Position
-from streamwork.epoch.catch_up import Route
+from streamwork.components.position import CLOCK, furthest
+from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.identities import Identities
-from streamwork.epoch.lag import InputEnds
 from streamwork.epoch.manifest import Plan
-from streamwork.epoch.position import CLOCK, furthest
+from streamwork.epoch.recovery.catch_up import Route
+from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.slices import ends, known_ends, skips, starts
 from streamwork.epoch.store import Store
-from streamwork.epoch.undone import Undone
 from streamwork.job import Graph
 
 
@@ -36,7 +36,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 class Planner:
     def __init__(
-        self, graph: Graph, store: Store, undone: Undone, input_ends: InputEnds, now: Callable[[], int]
+        self, graph: Graph, store: Store, undone: Redelivery, input_ends: InputEnds, now: Callable[[], int]
     ) -> None:
         """`now` tells microseconds since 1970."""
         self.limited = False

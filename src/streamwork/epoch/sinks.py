@@ -13,7 +13,7 @@ from streamwork.delivery import DeadLetters, Letter
 from streamwork.delivery.counts import Refusals
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.text import to_text
-from streamwork.engine.staging import read_staged
+from streamwork.engine.steps.staging import read_staged
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.rejected import sift
 from streamwork.epoch.store import Store
@@ -79,9 +79,9 @@ class Sinks:
         first: bool = True,
         refill: bool = False,
     ) -> None:
-        """Offer what a manifest staged for one sink; the ledger decides (`epoch.commit`). If another driver may have offered it
-        before, it is not the `first` time: what that one left out does not count (`epoch.effects`). With `refill` it is the
-        first that the sink is given again.
+        """Offer what a manifest staged for one sink; the ledger decides (`components.commit_rule`). If another driver may have
+        offered it before, it is not the `first` time: what that one left out does not count (`epoch.effects`). With `refill`
+        it is the first that the sink is given again.
 
         Without its parent, which may be gone, the sink must be where the parent left it: its row names it.
         """

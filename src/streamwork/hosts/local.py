@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from streamwork.connectors.dataframe import no_spark
 from streamwork.delivery.counts import Counts
-from streamwork.engine import Engine, Report, Schedule, Work
+from streamwork.engine import Assignment, Engine, Report, Schedule
 from streamwork.engine.attempt import placed
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, Disk
@@ -42,7 +42,7 @@ class LocalHost:
             if node.component.native() is not None:
                 raise no_spark(f"source {node.id!r}")
 
-    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
+    def submit(self, layout: Layout, works: Sequence[Assignment]) -> None:
         try:
             if self._engine is None:
                 self._engine = Engine(

@@ -12,7 +12,7 @@ Rows of sources that are in Spark's JVM join what comes into the stage of their 
 The action runs in a thread of its own from `submit` on, so the driver can let the sinks commit meanwhile.
 
 The outputs are already staged by the tasks when the action returns. Adaptive execution is off, so that every instance runs,
-also on empty input, and partition = instance, but for the first stage (`hosts.spark_seats`).
+also on empty input, and partition = instance, but for the first stage (`hosts.spark_affinity`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from streamwork.components import Source, StatefulSource
 from streamwork.components.operator import AnyOperator
 from streamwork.connectors.address import SecretsFile
 from streamwork.delivery.counts import Counts
-from streamwork.engine import Abandoned, Report, Reports, Work
+from streamwork.engine import Abandoned, Assignment, Report, Reports
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.hosts.master import is_remote
-from streamwork.hosts.patience import Patience
 from streamwork.hosts.probe import cannot_run, unshared
+from streamwork.hosts.spark_affinity import seats
+from streamwork.hosts.spark_cancel import SparkCancel
 from streamwork.hosts.spark_input import stage_input
 from streamwork.hosts.spark_rows import ROW_SCHEMA, places
-from streamwork.hosts.spark_seats import seats
 from streamwork.hosts.spark_tables import SparkTables
 from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, Task, farewell, pass_through, task
 from streamwork.job import Graph, Layout
@@ -91,7 +91,7 @@ class SparkEpochs:
         """To be called before anything is planned: finds the sources whose rows are in Spark."""
         self._tables.open(graph)
 
-    def submit(self, layout: Layout, works: Sequence[Work]) -> None:
+    def submit(self, layout: Layout, works: Sequence[Assignment]) -> None:
         from pyspark.util import (
             inheritable_thread_target,  # what the caller has set for its jobs holds for this one, too
         )
@@ -127,12 +127,12 @@ class SparkEpochs:
         found, self._wasted = self._wasted, []
         return found
 
-    def _compute(self, action: _Action, layout: Layout, works: Sequence[Work]) -> Sequence[Any]:
+    def _compute(self, action: _Action, layout: Layout, works: Sequence[Assignment]) -> Sequence[Any]:
         context = self._session.sparkContext
         context.setJobDescription(f"{layout.graph.job}: checkpoint {action.epoch}")
         choice = len(places(layout, 0)) > 1  # which instance of the first stage a task computes
         with (
-            Patience(context, lambda: action.expired()) as patience,
+            SparkCancel(context, lambda: action.expired()) as patience,
             seats(works) if choice else contextlib.nullcontext() as folder,
         ):
             try:
@@ -193,7 +193,7 @@ class SparkEpochs:
             self._secrets.remove()
             self._secrets = None
 
-    def _line_of_stages(self, layout: Layout, works: Sequence[Work], folder: str | None) -> Any:
+    def _line_of_stages(self, layout: Layout, works: Sequence[Assignment], folder: str | None) -> Any:
         """The data frame whose rows are the reports of all instances."""
         token, broadcast = self._ship(layout, Path(works[0].folder))
         by_place = {(work.chain, work.instance): work for work in works}

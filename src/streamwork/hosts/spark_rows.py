@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.engine import Head, Kind, Parcel
-from streamwork.engine.wiring import Place
 from streamwork.errors import JobFailed
+from streamwork.flow.wiring import Place
 from streamwork.job import Layout
 
 ROW_SCHEMA = "__instance int, __order long, head binary, content binary"

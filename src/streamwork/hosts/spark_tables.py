@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamwork.connectors.dataframe import DataFrameSource
-from streamwork.engine import Work
+from streamwork.engine import Assignment
 from streamwork.hosts.spark_table import SparkTable
 from streamwork.job import Graph, Layout
 
@@ -26,7 +26,7 @@ class SparkTables:
                 self._tables[node.id] = SparkTable(self._session, source, node.id)
                 source.bind(self._tables[node.id])
 
-    def slices(self, layout: Layout, works: Sequence[Work]) -> tuple[tuple[str, ...], list[Any]]:
+    def slices(self, layout: Layout, works: Sequence[Assignment]) -> tuple[tuple[str, ...], list[Any]]:
         """What an epoch takes of them into a stage: the sources, in the order in which their rows come, and the rows."""
         names: list[str] = []
         frames: list[Any] = []

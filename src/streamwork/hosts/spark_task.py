@@ -17,11 +17,11 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.delivery.retrying import FRESH_SECONDS
-from streamwork.engine import Parcel, Work, Worker
+from streamwork.engine import Assignment, Parcel, Worker
 from streamwork.engine.instance import Read
+from streamwork.hosts.spark_affinity import take_seat
 from streamwork.hosts.spark_input import Arrivals
 from streamwork.hosts.spark_rows import Rows
-from streamwork.hosts.spark_seats import take_seat
 from streamwork.job import Layout
 from streamwork.world import RealDisk
 from streamwork.world.heartbeat import Heartbeat
@@ -78,7 +78,7 @@ def _run(
         _layouts.clear()
         _layouts[token] = pickle.loads(load_layout())
     layout = _layouts[token]
-    mine = msgspec.json.decode(works, type=list[Work])
+    mine = msgspec.json.decode(works, type=list[Assignment])
     if remote:
         _check_folder(mine[partition])
     work = mine[partition] if seats is None else take_seat(seats, partition, mine, _worker.unread)
@@ -90,7 +90,9 @@ def _run(
         yield pa.record_batch({"reports": pa.array(answers, pa.string())})
 
 
-def _computed(layout: Layout, token: str, work: Work, native: tuple[str, ...], arrivals: Arrivals) -> Iterator[Parcel]:
+def _computed(
+    layout: Layout, token: str, work: Assignment, native: tuple[str, ...], arrivals: Arrivals
+) -> Iterator[Parcel]:
     """What one instance sends, and what goes past it."""
     place = (work.chain, work.instance)
     attempt = _worker.begin(layout, token, work)
@@ -108,7 +110,7 @@ def _computed(layout: Layout, token: str, work: Work, native: tuple[str, ...], a
         attempt.discard()
 
 
-def _readers(layout: Layout, work: Work, native: tuple[str, ...], arrivals: Arrivals) -> dict[str, Read]:
+def _readers(layout: Layout, work: Assignment, native: tuple[str, ...], arrivals: Arrivals) -> dict[str, Read]:
     """How the slices come that Spark brings to this instance."""
     sources = {name: layout.graph[name].component.native() for name in native if name in work.ranges}
     return {
@@ -117,7 +119,7 @@ def _readers(layout: Layout, work: Work, native: tuple[str, ...], arrivals: Arri
     }
 
 
-def _check_folder(work: Work) -> None:
+def _check_folder(work: Assignment) -> None:
     """Raises unless the file is here that the driver made when it started; then Spark may try another machine."""
     if (work.folder, work.fence) not in _seen:
         fence = Path(work.folder) / "fences" / f"{work.fence}.json"

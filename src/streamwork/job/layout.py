@@ -17,7 +17,7 @@ from typing import Any
 from streamwork.components import OffsetSource
 from streamwork.components.grouping import Shuffle
 from streamwork.job.graph import Graph, Input, Node, NodeKind
-from streamwork.job.native import Native, native_part
+from streamwork.job.push_down import Native, native_part
 from streamwork.wording import plural
 
 

@@ -1,4 +1,4 @@
-"""`on_error=Retry(...)`: an event that fails is tried again in place. The policy alone; `engine.retrying` is how it is done."""
+"""`on_error=Retry(...)`: an event that fails is tried again in place. The policy alone; `engine.steps.retrying` applies it."""
 
 from __future__ import annotations
 

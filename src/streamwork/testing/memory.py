@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from streamwork.components import Event, LedgerEntry, LedgerRow, PreviewLabel, Sink, SinkKind
 from streamwork.components.columns import to_structs
+from streamwork.components.commit_rule import Verdict, settle
 from streamwork.components.sink import fenced
-from streamwork.epoch.commit import Verdict, settle
 
 
 class Table:

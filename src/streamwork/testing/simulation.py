@@ -19,7 +19,7 @@ from streamwork.delivery import DeadLetters, Letter
 from streamwork.engine import Schedule
 from streamwork.engine.engine import Choice
 from streamwork.engine.instance import row_format
-from streamwork.epoch import Driver, Manifest, Step, Store
+from streamwork.epoch import Driver, Manifest, Phase, Store
 from streamwork.errors import WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph, Job
@@ -162,10 +162,10 @@ class _Simulation:
                 self._processes.restart()
         raise AssertionError(f"{MOST_LIVES} lives were not enough: {self._story}")
 
-    def on_step(self, step: Step, epoch: int, manifest: Manifest | None) -> None:
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
         """Told by the driver: each step of the protocol is also one at which the machine may die."""
         self._story.append(f"{step.value} {epoch}")
-        if step in (Step.PREPARE, Step.READY):  # while it is sure to be there
+        if step in (Phase.PREPARE, Phase.READY):  # while it is sure to be there
             found = Store(self._disk, ROOT, self._graph.job).manifest(epoch)
             self._manifests[found.sha256] = found
         self._schedule.count()

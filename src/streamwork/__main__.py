@@ -1,0 +1,11 @@
+"""``streamwork``, also as ``python -m streamwork``: the command line with all its groups."""
+
+from __future__ import annotations
+
+from streamwork.bench.commands import bench_group
+from streamwork.cli.main import cli, main
+
+cli.add_command(bench_group)
+
+if __name__ == "__main__":
+    main()

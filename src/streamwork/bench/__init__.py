@@ -1,0 +1,1 @@
+"""The benchmarks behind ``streamwork bench``, their peers, results and pages."""

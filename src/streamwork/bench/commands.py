@@ -1,0 +1,96 @@
+"""``streamwork bench``: one command for each benchmark, and one for the pages made from their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streamwork.bench.page import page_command
+from streamwork.bench.results import SAVE, save_if_asked
+from streamwork.bench.tables import show
+from streamwork.cli.output import JSON, print_json, say
+
+
+@click.group("bench")
+def bench_group() -> None:
+    """Measure: each benchmark checks its outputs before it prints a speed."""
+
+
+@bench_group.command("log")
+@JSON
+def bench_log_command(as_json: bool) -> None:
+    """The embedded log: append, read, and how soon another process sees an event."""
+    from streamwork.bench import log as bench_log
+
+    _print_numbers(bench_log.run(), as_json)
+
+
+@bench_group.command("engine")
+@JSON
+def bench_engine_command(as_json: bool) -> None:
+    """One core through a chain with a typed keyed operator, beside a loop written by hand."""
+    from streamwork.bench import engine as bench_engine
+
+    _print_numbers(bench_engine.run(), as_json)
+
+
+@bench_group.command("recovery")
+@JSON
+def bench_recovery_command(as_json: bool) -> None:
+    """From kill -9 to the first completed new epoch: its parts, after long histories, with a state of a million keys."""
+    from streamwork.bench import recovery as bench_recovery
+
+    _print_numbers(bench_recovery.run(tell=lambda line: say(line, err=True)), as_json)
+
+
+@bench_group.command("keyed-state")
+@click.option("--quick", is_flag=True, help="Few events, no peers: to see that it works.")
+@JSON
+def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
+    """A count per key, exactly-once, beside Spark's own ways and Bytewax, at 2, 10 thousand and a million keys."""
+    from streamwork.bench import keyed_state as bench
+
+    _measure(bench, quick, as_json)
+
+
+@bench_group.command("semantics")
+@click.option("--quick", is_flag=True, help="Few events: to see that it works.")
+@JSON
+def bench_semantics_command(quick: bool, as_json: bool) -> None:
+    """A count per card into SQLite and PostgreSQL, under each of the semantics."""
+    from streamwork.bench import semantics as bench
+
+    _measure(bench, quick, as_json)
+
+
+@bench_group.command("state-size")
+@click.option("--quick", is_flag=True, help="A few thousand keys: to see that it works.")
+@JSON
+def bench_state_size_command(quick: bool, as_json: bool) -> None:
+    """Ten thousand changed keys an epoch, in a state of ten thousand keys and in one of five million."""
+    from streamwork.bench import state_size as bench
+
+    _measure(bench, quick, as_json)
+
+
+def _measure(bench: Any, quick: bool, as_json: bool) -> None:
+    """Run a benchmark that comes in two sizes, and tells how far it is."""
+    sizes = bench.QUICK if quick else bench.FULL
+    _print_numbers(bench.run(sizes=sizes, tell=lambda line: say(line, err=True)), as_json)
+
+
+def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
+    """What a benchmark found: as one object, or as tables. With --save, also to a file."""
+    saved = save_if_asked(found)
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
+    if saved is not None:
+        say(f"wrote {saved}", err=True)
+
+
+for benchmark in bench_group.commands.values():
+    SAVE(benchmark)
+bench_group.add_command(page_command)

@@ -1,0 +1,163 @@
+"""What benchmarks of whole epochs share: a job whose epochs are run one by one, a sink that discards, CPU time of all processes."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import psutil
+import pyarrow as pa
+
+from streamwork.components import Event, LedgerEntry, LedgerRow, Sink, SinkKind
+from streamwork.components.commit_rule import Verdict, settle
+from streamwork.components.sink import fenced
+from streamwork.engine.instance import row_format
+from streamwork.epoch import Driver, Store
+from streamwork.job import Job
+from streamwork.run.hosting import Host
+from streamwork.state import StateFiles, ways
+from streamwork.state.merge import merge
+from streamwork.world import RealClock, RealDisk, step_back
+
+Array = np.ndarray[Any, Any]
+
+
+class DiscardSink(Sink[Any]):
+    """Takes part in the protocol like a database, with a ledger on disk, and keeps nothing but how many rows it was given."""
+
+    kind = SinkKind.TRANSACTIONAL
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows = 0
+
+    def open(self, event: type[Event]) -> None: ...
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+
+    def register(self, uid: str, sink_id: str, fence: int) -> None:
+        row = self.ledger(uid, sink_id) or LedgerRow(0, None, "")
+        if row.fence > fence:
+            raise fenced(sink_id, row.fence, fence)
+        self._keep(LedgerRow(fence, row.position, row.manifest_sha256))
+
+    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
+        if not RealDisk().exists(self._path):
+            return None
+        return msgspec.json.decode(RealDisk().read(self._path), type=LedgerRow)
+
+    def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
+        row = self.ledger(entry.uid, entry.sink)
+        verdict = settle(row, entry)
+        if verdict is Verdict.APPLY:
+            self.rows += sum(batch.num_rows for batch in staged)
+            self._keep(LedgerRow(entry.fence, entry.end, entry.manifest_sha256))
+        elif verdict is Verdict.ADOPT:
+            assert row is not None
+            self._keep(LedgerRow(entry.fence, row.position, entry.manifest_sha256))
+
+    def _keep(self, row: LedgerRow) -> None:
+        RealDisk().make_folder(self._path.parent)
+        RealDisk().replace(self._path, msgspec.json.encode(row))
+
+
+class Epochs:
+    """A running job, with snapshots in the background as `streamwork run` has them."""
+
+    def __init__(self, job: Job, root: Path, host: Host) -> None:
+        self.job = job
+        self._store = Store(RealDisk(), root, job.name)
+        self._host = host
+        self._background = ThreadPoolExecutor(1, initializer=step_back)
+        graph = job.graph()
+        host.open(graph)
+        self._driver = Driver(
+            graph,
+            job.settings,
+            self._store,
+            host,
+            RealClock(),
+            lambda: secrets.token_hex(16),
+            background=self._background.submit,
+        )
+        self._driver.start()
+
+    def run(self, events: int) -> float:
+        """Seconds of one epoch, from plan to complete; it must have had so many events."""
+        began = time.perf_counter()
+        manifest = self._driver.run_epoch()
+        seconds = time.perf_counter() - began
+        self._driver.beat()
+        assert manifest is not None, f"{self.job.name} found nothing to do"
+        came = sum(manifest.counters[node.id]["processed"] for node in self._driver.graph.sources)
+        assert came == events, f"{self.job.name} has had {came} events in an epoch of {events}"
+        return seconds
+
+    def run_all(self, events: int) -> float:
+        """Seconds of as many epochs as so many events take, from the first plan to the last of them completed."""
+        came, began = 0, time.perf_counter()
+        while (manifest := self._driver.run_epoch()) is not None:
+            came += sum(manifest.counters[node.id]["processed"] for node in self._driver.graph.sources)
+            self._driver.beat()
+            if came >= events and not self._driver.behind():
+                break
+        seconds = time.perf_counter() - began
+        assert came == events, f"{self.job.name} has had {came} events of {events}"
+        return seconds
+
+    def state(self, component: str) -> pa.Table:
+        """The rows of a component's state, of all instances, as the files of the last checkpoint have them."""
+        graph = self._driver.graph
+        rows = row_format(graph, graph[component], self.job.settings.groups)
+        files = StateFiles(self._store.disk, self._store.folder)
+        chains = self._driver.at.components[component].values()
+        return pa.concat_tables(
+            [merge([files.read(ref) for ref in next(ways(chain))], rows.key_names) for chain in chains if chain]
+        )
+
+    def close(self) -> None:
+        self._driver.close()
+        self._host.close()
+        self._background.shutdown()
+
+
+class CpuTime:
+    """Counts the CPU seconds of this process and of all below it, from now on. Those that end before they are asked are not in."""
+
+    def __init__(self) -> None:
+        self._before = self._used()
+
+    def seconds(self) -> float:
+        return sum(used - self._before.get(process, 0.0) for process, used in self._used().items())
+
+    @staticmethod
+    def _used() -> dict[tuple[int, float], float]:
+        """By number and start: a number may come again."""
+        found, me = dict[tuple[int, float], float](), psutil.Process()
+        for process in (me, *me.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                found[process.pid, process.create_time()] = times.user + times.system
+        return found
+
+
+def peak_bytes() -> dict[str, int]:
+    """The most memory that each process here has ever had, by what it is: this one, Java, Python workers."""
+    found: dict[str, int] = {}
+    for process in psutil.Process().children(recursive=True):
+        try:
+            name = "java" if "java" in process.name() else "python workers"
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except (psutil.NoSuchProcess, OSError):
+            continue
+        peak = next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0)
+        found[name] = max(found.get(name, 0), peak)
+    return found

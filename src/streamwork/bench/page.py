@@ -1,0 +1,272 @@
+"""``streamwork bench page``: the pages about speed, made from what the benchmarks have left in `results/`.
+
+    DOCS/benchmarks/results/NAME.json   what `streamwork bench NAME --save DOCS/benchmarks/results` has left; read
+    DOCS/benchmarks/README.md           a section for each benchmark; made
+    DOCS/benchmarks/NAME.svg            its plot; made
+    DOCS/semantics.md                   what is between its two markers; made
+
+The same results make the same pages, to the byte. What is missing is said to be missing, and a missed target to be missed.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from streamwork.bench.plot import plot, svg
+from streamwork.bench.results import Result, load
+from streamwork.bench.tables import Figure, grid, markdown, row, tables
+from streamwork.bench.targets import PLANNED, TARGETS, Target, Verdict
+from streamwork.cli.output import JSON, print_json, say
+from streamwork.errors import WrongUse
+
+RESULTS = Path("benchmarks", "results")
+PAGE = Path("benchmarks", "README.md")
+SEMANTICS = Path("semantics.md")
+BEGIN = "<!-- measured: begin. `streamwork bench page` writes what follows. -->"
+END = "<!-- measured: end -->"
+PAGE_WIDTH = 128
+SAVE_HERE = f"--save docs/{RESULTS.as_posix()}"
+
+
+class Section(NamedTuple):
+    """What a reader has to know of a benchmark."""
+
+    title: str
+    about: str
+    names: dict[str, str] = {}
+
+
+SECTIONS = {
+    "keyed-state": Section(
+        "State per key",
+        "A count and a total per key, exactly-once, with a checkpoint after every million events, beside others on the same "
+        "events. Each contestant computes one epoch in turn; all counts are compared before a speed counts.",
+        {
+            "fused": "a `KeyedOperator`, event by event, in one chain with its source: the log is partitioned by the key",
+            "shuffled": "the same behind an exchange: the log is not partitioned by the key",
+            "vectorised": "the same as `fused`, by `apply_batch`",
+            "tws": "`transformWithStateInPandas` in plain PySpark, RocksDB with changelog",
+            "native": "Spark's own streaming aggregation in plain PySpark; it gives one row per key, not one per event",
+            "bytewax": "Bytewax, one worker, without recovery: nothing is durable, and each epoch begins without state",
+        },
+    ),
+    "semantics": Section(
+        "Semantics",
+        "A count per card, upserted into SQLite and into PostgreSQL, under each of the [semantics](../semantics.md). Bursts "
+        "of several checkpoints, one of each in turn; every table is compared, card by card, before a speed counts.",
+    ),
+    "state-size": Section(
+        "Size of the state",
+        "The same number of changed keys per epoch, in a small state and in a large one, an epoch of each in turn, snapshots "
+        "included.",
+        {
+            "small": "as many keys as an epoch changes",
+            "large": "many times more; an epoch changes as many as in the small one",
+        },
+    ),
+    "recovery": Section(
+        "Recovery",
+        "From kill -9, at the dearest place, to the first new epoch that every sink has and that was found to be right.",
+        {
+            "short": "after few checkpoints and starts",
+            "long": "after many",
+            "many": "with a state of a million keys",
+            "plain": "Spark without Streamwork: its start and its first job",
+        },
+    ),
+    "engine": Section(
+        "The engine alone",
+        "One core through a chain with a typed keyed operator, beside a loop written by hand that gives the same rows and the "
+        "same records.",
+    ),
+    "log": Section(
+        "The log",
+        "The embedded log: append and read, and how soon another process has an event in hand. Latency counts from the time "
+        "at which an event was due.",
+    ),
+}
+
+
+@click.command("page")
+@click.option(
+    "--docs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("docs"),
+    show_default=True,
+    help=f"The folder with {RESULTS.as_posix()}/NAME.json.",
+)
+@JSON
+def page_command(docs: Path, as_json: bool) -> None:
+    """Write the page about the benchmarks, with its plots, from what `--save` has left."""
+    if not (docs / RESULTS).is_dir():
+        raise WrongUse(
+            "SW-USAGE", f"there is no folder {docs / RESULTS}", "say where the documentation is, with --docs"
+        )
+    written, results = write(docs), load(docs / RESULTS)
+    judged = [_judged(target, results) for target in TARGETS]
+    if as_json:
+        print_json({"written": [path.as_posix() for path in written], "targets": judged})
+        return
+    for path in written:
+        say(f"wrote {path}")
+    for one in judged:
+        say(f"{one['bench']}: {one['target']}, {one['wanted']}: {one['measured']}, {one['verdict']}")
+
+
+def write(docs: Path) -> list[Path]:
+    """Write what has changed. Returns all pages and plots that there are now."""
+    pages = make(docs)
+    for name in SECTIONS:
+        if (old := Path("benchmarks", f"{name}.svg")) not in pages:
+            (docs / old).unlink(missing_ok=True)  # its result is gone
+    for path, text in pages.items():
+        (docs / path).write_text(text)
+    return [docs / path for path in pages]
+
+
+def make(docs: Path) -> dict[Path, str]:
+    """Everything that can be made of the results, by its path below DOCS."""
+    results = load(docs / RESULTS)
+    pages = {PAGE: page(results)}
+    for name, result in results.items():
+        if (drawn := plot(name, result.numbers)) is not None:
+            pages[Path("benchmarks", f"{name}.svg")] = svg(drawn, f"{name}, {drawn.unit}")
+    if (docs / SEMANTICS).exists():
+        pages[SEMANTICS] = with_numbers((docs / SEMANTICS).read_text(), results.get("semantics"))
+    return pages
+
+
+# ---- the page about the benchmarks --------------------------------------------------------------------------------------
+
+
+def page(results: dict[str, Result]) -> str:
+    return "\n\n".join(_paragraphs(results)) + "\n"
+
+
+def _paragraphs(results: dict[str, Result]) -> Iterator[str]:
+    yield "# Benchmarks"
+    yield (
+        "<!-- Made by `streamwork bench page` from results/*.json: run it again instead of editing this. -->\n"
+        "Contestants take turns in one run, with the same events, so that a noisy minute hits all. Outputs are compared before a\n"
+        "speed counts. A figure is the median of the repeats, and behind it stand the least and the most. Ratios are those of two\n"
+        "measurements right after each other. Machines differ: the ratios tell more than the speeds."
+    )
+    yield (
+        "To measure again, run a benchmark with `--save`, then make this page:\n\n"
+        f"```sh\nstreamwork bench keyed-state {SAVE_HERE}\nstreamwork bench page\n```"
+    )
+    yield from _summary(results)
+    for name in [*SECTIONS, *(name for name in results if name not in SECTIONS)]:
+        yield from _section(name, results.get(name))
+    yield "## Not built yet"
+    yield "These benchmarks have targets and no code."
+    yield grid(["benchmark", "target"], [[f"`{one.bench}`", one.what] for one in PLANNED]).replace("---:", "---")
+
+
+def _summary(results: dict[str, Result]) -> Iterator[str]:
+    yield "## Targets"
+    verdicts = [target.verdict(_numbers(target, results)) for target in TARGETS]
+    counted = {
+        "met": sum(one.met for one in verdicts),
+        "missed": verdicts.count(Verdict.MISSED),
+        "not measured": verdicts.count(Verdict.UNMEASURED),
+    }
+    told = ", ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for what, count in counted.items())
+    yield f"Of {len(TARGETS)} targets {told}."
+    yield _targets(TARGETS, results, named=True)
+
+
+def _section(name: str, result: Result | None) -> Iterator[str]:
+    known = SECTIONS.get(name, Section(name, ""))
+    yield f"## {known.title}"
+    if known.about:
+        yield textwrap.fill(known.about, PAGE_WIDTH)
+    if known.names:
+        yield "\n".join(f"- `{one}`: {meaning}" for one, meaning in known.names.items())
+    targets = [target for target in TARGETS if target.bench == name]
+    if result is None:
+        yield f"There is no result yet. `streamwork bench {name} {SAVE_HERE}` makes one."
+        return
+    yield f"Measured on {result.date}: {result.machine}." + (f" {result.note}" if result.note else "")
+    yield f"```sh\n{result.command} {SAVE_HERE}\n```"
+    if targets:
+        yield _targets(targets, {name: result}, named=False)
+        missed = [target for target in targets if target.verdict(result.numbers) is Verdict.MISSED]
+        if missed:
+            yield "\n".join(
+                f"**Missed:** {target.what} is {target.measured(result.numbers).text}, and should be {target.wanted}."
+                for target in missed
+            )
+    if (drawn := plot(name, result.numbers)) is not None:
+        yield f"![{drawn.unit}]({name}.svg)"
+    yield from markdown(tables(result.numbers))
+
+
+def _targets(targets: tuple[Target, ...] | list[Target], results: dict[str, Result], named: bool) -> str:
+    rows = []
+    for target in targets:
+        one = _judged(target, results)
+        rows.append(
+            [*([f"`{target.bench}`"] if named else []), target.what, one["wanted"], one["measured"], one["verdict"]]
+        )
+    head = [*(["benchmark"] if named else []), "figure", "target", "measured", ""]
+    return grid(head, rows).replace("---:", "---")
+
+
+def _judged(target: Target, results: dict[str, Result]) -> dict[str, str]:
+    numbers = _numbers(target, results)
+    found, verdict = target.measured(numbers), target.verdict(numbers)
+    return {
+        "bench": target.bench,
+        "target": target.what,
+        "wanted": target.wanted,
+        "measured": found.whole,
+        "verdict": verdict.value if target.bench in results else "not measured: there is no result",
+    }
+
+
+def _numbers(target: Target, results: dict[str, Result]) -> dict[str, Any]:
+    return results[target.bench].numbers if target.bench in results else {}
+
+
+# ---- the numbers in the page about semantics ----------------------------------------------------------------------------
+
+WORDS = {
+    "at_most_once": "at-most-once",
+    "at_least_once": "at-least-once, checkpoints",
+    "acknowledging": "at-least-once, acknowledging",
+    "exactly_once": "exactly-once",
+}
+DATABASES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+
+
+def with_numbers(text: str, result: Result | None) -> str:
+    """The page with what is between its markers made anew."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise WrongUse(
+            "SW-USAGE", f"{SEMANTICS} has lost its markers", f"put `{BEGIN}` and `{END}` where the numbers go"
+        )
+    return "\n".join([f"{before}{BEGIN}\n", *_semantics(result), f"\n{END}{after}"])
+
+
+def _semantics(result: Result | None) -> Iterator[str]:
+    if result is None:
+        yield f"There are no numbers here yet. `streamwork bench semantics {SAVE_HERE}` and `streamwork bench page` put them in."
+        return
+    yield f"Measured on {result.date}: {result.machine}." + (f" {result.note}" if result.note else "")
+    yield "CPU is in seconds per million events; the ratio is to at-most-once, in the same run. Medians, with least and most."
+    yield ""
+    head = ["", *(f"{title}: {one}" for title in DATABASES.values() for one in ("events/s", "CPU", "ratio"))]
+    figures = ("events_per_s", "cpu_s_per_million", "ratio_vs_at_most_once")
+    rows = []
+    for name, title in WORDS.items():
+        cells = [row(result.numbers[database][name]) or {} for database in DATABASES]
+        rows.append([title, *(found.get(one, Figure(None)).whole for found in cells for one in figures)])
+    yield grid(head, rows)

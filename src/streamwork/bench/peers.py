@@ -1,0 +1,100 @@
+"""Peers that live in a Python environment of their own, made once below a cache folder from a pinned list."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import streamwork
+from streamwork.bench.epochs import Array
+
+MAKE_SECONDS = 300
+
+
+class Unavailable(Exception):
+    """The peer cannot be had here; says why."""
+
+
+class Said(msgspec.Struct):
+    seconds: float
+    cpu: float
+
+
+class Bytewax:
+    """A process for each epoch, which begins with no state; its own start does not count."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        """Raises Unavailable. An epoch may take so many `seconds`."""
+        self._home = peer_folder("bytewax")
+        self._python = environment("bytewax", self._home / "requirements.txt")
+        self._folder = folder
+        self._seconds = seconds
+        folder.mkdir(parents=True)
+
+    def run(self, batch: pa.RecordBatch) -> tuple[Said, pa.Table]:
+        """What it took, and card, count and total of each card."""
+        events, counts = self._folder / "events.parquet", self._folder / "counts.parquet"
+        pq.write_table(pa.Table.from_batches([batch]), events)
+        command = [str(self._python), str(self._home / "keyed_count.py"), str(events), str(counts)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=self._seconds, check=False)
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"no epoch of {batch.num_rows} events in {self._seconds:.0f} s") from None
+        if done.returncode:
+            raise Unavailable(f"it failed: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
+        return msgspec.json.decode(done.stdout.splitlines()[-1], type=Said), pq.read_table(counts)
+
+
+def peer_folder(name: str) -> Path:
+    """Where a peer's program and its list of packages are: in the installed package, or in the repository."""
+    package = Path(streamwork.__file__).parent
+    for home in (package / "_benchmarks" / "peers" / name, package.parents[1] / "benchmarks" / "peers" / name):
+        if home.exists():
+            return home
+    raise Unavailable(f"benchmarks/peers/{name} is not there")
+
+
+def environment(name: str, requirements: Path) -> Path:
+    """The Python of an environment with these packages; made if there is none yet."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamwork" / "peers"
+    digest = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    home = cache / f"{name}-{digest}"
+    python = home / "bin" / "python"
+    if not (home / "complete").exists():
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(home)],
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)],
+        ):
+            try:
+                subprocess.run(command, check=True, capture_output=True, timeout=MAKE_SECONDS)
+            except (OSError, subprocess.SubprocessError) as error:
+                said = getattr(error, "stderr", None) or b""
+                last = said.decode(errors="replace").strip().splitlines()[-1:]
+                raise Unavailable(f"its environment could not be made: {last[0] if last else error}") from None
+        (home / "complete").touch()
+    return python
+
+
+def packages(name: str) -> Path:
+    """The folder of packages that a peer needs in Spark's own workers. Raises Unavailable."""
+    python = environment(name, peer_folder(name) / "requirements.txt")
+    return next((python.parents[1] / "lib").glob("python*/site-packages"))
+
+
+def by_number(table: pa.Table, names: list[str]) -> tuple[Array, Array]:
+    """(count, total) of each key, in the order of `names`; a key that is not there has none."""
+    place = dict(zip(table["card"].to_pylist(), range(table.num_rows), strict=True))
+    rows = np.array([place.get(name, -1) for name in names])
+    there = rows >= 0
+    return (
+        np.where(there, table["count"].to_numpy()[rows], 0),
+        np.where(there, table["total"].to_numpy()[rows], 0.0),
+    )

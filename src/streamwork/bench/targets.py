@@ -1,0 +1,141 @@
+"""What the benchmarks are to reach, and whether they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from streamwork.bench.tables import Figure, figure, number
+
+Place = tuple[str, ...]
+
+
+class Verdict(Enum):
+    MET = "met"
+    MOSTLY = "met by the median, not in every repeat"
+    MISSED = "missed"
+    UNMEASURED = "not measured"
+
+    @property
+    def met(self) -> bool:
+        return self in (Verdict.MET, Verdict.MOSTLY)
+
+
+class Target(NamedTuple):
+    """A figure of a benchmark, and how large it has to be at least, or may be at most."""
+
+    bench: str
+    what: str
+    figure: Place  # where it is in the numbers
+    least: float | None = None
+    most: float | None = None
+    over: Place = ()  # the figure is divided by this one
+    strictly: bool = False  # the bound itself is not enough
+
+    @property
+    def wanted(self) -> str:
+        bound = self.least if self.least is not None else self.most
+        assert bound is not None
+        words = ("more than", "under") if self.strictly else ("at least", "at most")
+        return f"{words[self.least is None]} {number(bound)}"
+
+    def measured(self, numbers: Mapping[str, Any]) -> Figure:
+        """Without a value if the numbers do not have it."""
+        found = _find(numbers, self.figure)
+        if not self.over:
+            return found
+        below = _find(numbers, self.over).value
+        if not isinstance(found.value, int | float) or not isinstance(below, int | float):
+            return Figure(None)
+        return Figure(round(found.value / below, 3))
+
+    def verdict(self, numbers: Mapping[str, Any]) -> Verdict:
+        found = self.measured(numbers)
+        if not isinstance(found.value, int | float):
+            return Verdict.UNMEASURED
+        if not self._holds(found.value):
+            return Verdict.MISSED
+        worst = found.low if self.least is not None else found.high
+        return Verdict.MET if worst is None or self._holds(worst) else Verdict.MOSTLY
+
+    def _holds(self, value: float) -> bool:
+        if self.least is not None:
+            return value > self.least if self.strictly else value >= self.least
+        assert self.most is not None
+        return value < self.most if self.strictly else value <= self.most
+
+
+class Planned(NamedTuple):
+    """A target of a benchmark that is not there yet."""
+
+    bench: str
+    what: str
+
+
+FEW, MANY = "10000", "1000000"
+
+TARGETS = (
+    Target("keyed-state", "`fused` against transformWithStateInPandas", ("fused", "ratio_vs_tws"), least=10),
+    Target("keyed-state", "`fused` against Bytewax without recovery", ("fused", "ratio_vs_bytewax"), least=3),
+    Target("keyed-state", "`shuffled` against transformWithStateInPandas", ("shuffled", "ratio_vs_tws"), least=6),
+    Target("keyed-state", "`shuffled` against Bytewax without recovery", ("shuffled", "ratio_vs_bytewax"), least=1.5),
+    Target(
+        "keyed-state",
+        "`shuffled` at 1,000,000 keys against itself at 10,000",
+        ("keys", MANY, "shuffled", "events_per_s"),
+        least=0.5,
+        over=("keys", FEW, "shuffled", "events_per_s"),
+    ),
+    Target("keyed-state", "`vectorised` against `fused`", ("vectorised", "ratio_vs_fused"), least=2),
+    Target(
+        "keyed-state",
+        "`vectorised` ahead of Spark's own aggregation",
+        ("vectorised", "ratio_vs_native"),
+        least=1,
+        strictly=True,
+    ),
+    Target(
+        "semantics",
+        "exactly-once against at-most-once, into SQLite",
+        ("sqlite", "exactly_once", "ratio_vs_at_most_once"),
+        least=0.94,
+    ),
+    Target(
+        "semantics",
+        "exactly-once against at-most-once, into PostgreSQL",
+        ("postgres", "exactly_once", "ratio_vs_at_most_once"),
+        least=0.94,
+    ),
+    Target(
+        "recovery",
+        "seconds from kill -9 to the first completed new epoch, without Spark's own start",
+        ("seconds", "microbatch", "short", "total_without_spark"),
+        most=10,
+        strictly=True,
+    ),
+    Target("recovery", "after a long history against after a short one", ("ratio_long_vs_short",), most=1.3),
+    Target("recovery", "seconds to restore a state of 1,000,000 keys", ("restore_1m_keys_s",), most=5, strictly=True),
+    Target("state-size", "an epoch in a state of 5,000,000 keys against one of 10,000: median", ("ratio",), most=1.3),
+    Target("state-size", "the same: p99, snapshots included", ("p99_ratio",), most=1.3),
+)
+
+PLANNED = (
+    Planned("ysb", "at least 0.95 of hand-written plain PySpark; ahead of Flink SQL and Pathway with the same join"),
+    Planned("ysb --campaigns 1000000", "a direct query of the state at least 5x the throughput of flushing to Redis"),
+    Planned("live", "p99 under 10 ms and p99.9 under 20 ms at 1,000 events/s, with checkpoints every second"),
+    Planned("live and microbatch", "one chart: p99 latency against throughput, the same job"),
+    Planned("backpressure", "a sink 10x slower for 60 s: memory flat, nothing lost, full speed again within 10 s"),
+)
+
+
+def _find(numbers: Mapping[str, Any], place: Place) -> Figure:
+    """The figure at that place, with its spread where that is beside it."""
+    node: Any = numbers
+    for name in place[:-1]:
+        node = node.get(name) if isinstance(node, Mapping) else None
+    if not isinstance(node, Mapping) or place[-1] not in node:
+        return Figure(None)
+    spreads = node.get("spread")
+    value = spreads[place[-1]] if isinstance(spreads, Mapping) and place[-1] in spreads else node[place[-1]]
+    return figure(value) or Figure(None)

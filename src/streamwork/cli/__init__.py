@@ -1,0 +1,1 @@
+"""The command line: parses arguments, calls `run` and `observe`, prints text or JSON."""

@@ -1,0 +1,141 @@
+"""``streamwork dead-letters``: events that a job could not do; to look at, and to let them go in once more."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from streamwork.cli.job_commands import about_a_job, find
+from streamwork.cli.output import JSON, print_json, say
+from streamwork.delivery import Letter
+from streamwork.epoch.store import Store
+from streamwork.errors import WrongUse
+from streamwork.job.jobfile import load_job
+from streamwork.observe.letters import Letterbox, Listed
+from streamwork.wording import plural
+from streamwork.world import RealDisk
+
+MOST_ERROR = 80  # characters in a list
+
+COMPONENT = click.option("--component", metavar="ID", help="Only those of one component.")
+
+
+@click.group("dead-letters")
+def letters_group() -> None:
+    """Events that a job could not do: list them, look at one, replay them."""
+
+
+@letters_group.command("list")
+@about_a_job
+@COMPONENT
+@JSON
+def list_command(job: str, root: Path | None, component: str | None, as_json: bool) -> None:
+    """List the dead letters of a job, oldest checkpoint first."""
+    root, name = find(job, root)
+    box = Letterbox(root, name)
+    if component is not None:
+        box.check_component(component)
+    found = box.all(component)
+    if as_json:
+        shown = [_facts(one) for one in found]
+        print_json({"job": name, "root": str(root), "count": len(found), "dead_letters": shown})
+        return
+    say(f"job {name}, root {root}")
+    names = ("id", "component", "epoch", "attempts", "replayed", "error")
+    table = [names, *map(_line, found)]
+    widths = [max(len(row[place]) for row in table) for place in range(len(names) - 1)]
+    for row in table if found else ():
+        say("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+    say(f"{plural(len(found), 'dead letter')}, {sum(one.replayed for one in found):,} of them replayed")
+
+
+@letters_group.command("show")
+@about_a_job
+@click.argument("letter", metavar="ID")
+@JSON
+def show_command(job: str, root: Path | None, letter: str, as_json: bool) -> None:
+    """Show everything that is known of one dead letter."""
+    root, name = find(job, root)
+    found = Letterbox(root, name).find(letter)
+    if as_json:
+        print_json({"job": name, "root": str(root), **_facts(found), "event": _event(found.letter)})
+        return
+    facts = {**_facts(found), "replayed": "yes" if found.replayed else "no"}
+    for fact, value in facts.items():
+        say(f"{fact + ':':<11} {value}")
+    say("event:" if found.letter.to else "text:")
+    say(_pretty(found.letter))
+
+
+@letters_group.command("replay")
+@click.argument("job", metavar="JOBFILE[:NAME]")
+@click.option("--root", type=click.Path(path_type=Path), help="The root, if it is not .streamwork beside JOBFILE.")
+@click.argument("letters", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that have not been replayed yet and are events.")
+@COMPONENT
+@JSON
+def replay_command(
+    job: str, root: Path | None, letters: tuple[str, ...], everything: bool, component: str | None, as_json: bool
+) -> None:
+    """Let dead letters go in once more, through the job's inbox. Each goes in once, to the component that could not do it.
+
+    It needs the job file: every event is checked against the type that the component takes now, before anything is written.
+    """
+    if root is not None and not Path(job.partition(":")[0]).is_file() and Store(RealDisk(), root, job).identity():
+        raise WrongUse(
+            "SW-USAGE",
+            f"{job} is the name of a job, but a replay needs the file that defines it: events are compared with the types that "
+            "it has now",
+            f"`streamwork dead-letters replay --root {shlex.quote(str(root))} JOBFILE --all`, with that file as JOBFILE",
+        )
+    if everything == bool(letters) or (component is not None and not everything):
+        raise WrongUse("SW-USAGE", "which letters?", "name their ids, or use --all [--component ID]")
+    loaded = load_job(job)
+    box = Letterbox((root or loaded.default_root).absolute(), loaded.job.name)
+    graph = loaded.job.graph()
+    if component is not None:
+        box.check_component(component, [node.id for node in graph.nodes])
+    done = box.replay_all(graph, component) if everything else box.replay(graph, letters)
+    if as_json:
+        print_json(done)
+    elif done.letters:
+        say(f"{len(done.letters):,} go in with the next checkpoint of {done.job}: of the run under way, or of the next")
+    else:
+        say("nothing to replay")
+
+
+def _facts(one: Listed) -> dict[str, Any]:
+    return {
+        "id": one.letter.id,
+        "component": one.letter.component,
+        "instance": one.letter.instance,
+        "epoch": one.letter.epoch,
+        "attempts": one.letter.attempts,
+        "replayed": one.replayed,
+        "to": one.letter.to,
+        "error": one.letter.error,
+    }
+
+
+def _line(one: Listed) -> tuple[str, ...]:
+    letter, error = one.letter, " ".join(one.letter.error.split())
+    short = error if len(error) <= MOST_ERROR else error[: MOST_ERROR - 4] + " ..."
+    replayed = "yes" if one.replayed else "no" if letter.to else "-"
+    return (letter.id, letter.component, str(letter.epoch), str(letter.attempts), replayed, short)
+
+
+def _event(letter: Letter) -> Any:
+    """What it holds: an event, or the text that was none."""
+    try:
+        return msgspec.json.decode(letter.event) if letter.to else letter.event
+    except msgspec.DecodeError:
+        return letter.event
+
+
+def _pretty(letter: Letter) -> str:
+    event = _event(letter)
+    return event if isinstance(event, str) else msgspec.json.format(msgspec.json.encode(event), indent=2).decode()

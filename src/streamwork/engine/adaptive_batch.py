@@ -1,0 +1,45 @@
+"""How much goes through a chain at a time where somebody watches: as much as can be done in about a tenth of a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from streamwork.components import Slice
+from streamwork.engine.steps.step import Given
+
+GLANCE = 0.1
+"""Seconds that a row may be kept from those who would rather see too much than late."""
+MOST = 8_192
+
+
+class AdaptiveBatch:
+    """Begins with single events and doubles as long as they are quickly done."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds; if it stands still, as in a simulation, what is cut depends on nothing but the input."""
+        self._clock = clock
+        self._rows = 1
+
+    def slices(self, piece: Slice) -> Iterator[Slice]:
+        """The parts of a slice; each is done when the next is asked for."""
+        at, parts = 0, self.cut(piece.given)
+        first = piece.part(next(parts, piece.given), at)
+        first.dropped, first.left_out = piece.dropped, piece.left_out
+        first.letters += piece.letters
+        yield first
+        at += len(first.given)
+        for given in parts:
+            yield piece.part(given, at)
+            at += len(given)
+
+    def cut(self, given: Given) -> Iterator[Given]:
+        start = 0
+        while start < len(given):
+            part, began = given[start : start + self._rows], self._clock()
+            start += len(part)
+            yield part
+            took = self._clock() - began
+            if took > GLANCE:
+                self._rows = max(1, self._rows // 2)
+            elif took < GLANCE / 2:
+                self._rows = min(MOST, self._rows * 2)

@@ -1,0 +1,45 @@
+"""What a driver asks of one instance of one chain: its part of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from streamwork.delivery import Replay
+from streamwork.flow.lineage import lane_of
+from streamwork.state import FileRef
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What one instance needs to know to compute its part of an epoch."""
+
+    instance: int
+    uid: str
+    folder: str
+    groups: int
+    epoch: int
+    fence: int
+    ranges: dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
+    states: dict[str, tuple[FileRef, ...]]  # component -> the chain of files at `from`
+    marks: dict[str, str] = {}  # source/partition -> what its input is recognised by, where instances write at once
+    watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
+    ticks: tuple[int, ...] = ()
+    chain: int = 0  # which chain of the layout
+    replays: tuple[Replay, ...] = ()  # events that come again, or out of the inbox
+    lanes: dict[str, int] = {}  # under acknowledging: source/partition -> its lane; lane 0 is that of the replays
+    retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
+    unasked: tuple[str, ...] = ()  # sources without offsets that are not asked in this epoch
+    asking: float = 0.0  # seconds after which a source without offsets is not asked again in this epoch
+    read: dict[str, int] = {}  # of sources that are polled: how many events this instance has read before
+    memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
+
+    def event_ids(self) -> Callable[[int], str]:
+        """The name of the event of a root."""
+        names = {lane: name for name, lane in self.lanes.items()}
+
+        def name(root: int) -> str:
+            lane, number = lane_of(root)
+            return self.retried[number] if lane == 0 else f"{names[lane]}/{self.epoch}-{number}"
+
+        return name

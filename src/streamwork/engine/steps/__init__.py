@@ -1,0 +1,1 @@
+"""The steps of a chain: one component at work in one instance."""

@@ -1,0 +1,1 @@
+"""What `history.sqlite` keeps of past epochs: durations, counts, the ends of inputs."""

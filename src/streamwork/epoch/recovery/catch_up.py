@@ -1,0 +1,88 @@
+"""Catching up to a sink that is ahead: after a fall back, the same slices are computed again.
+
+What a sink is ahead by was planned, and plans are kept; so the same legs are gone once more, with the same ticks of the clock.
+Where a plan is lost, a job without timers may cut the way as it likes, only never across the position of a sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from streamwork.components import Position
+from streamwork.components.position import beyond, reaches, same
+from streamwork.epoch.manifest import Manifest, Plan
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One slice that was planned before."""
+
+    before: Position  # where the job stands when it is due
+    start: Position
+    end: Position
+    ticks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way to the sinks that are ahead."""
+
+    legs: tuple[Leg, ...] = ()
+    limits: tuple[Position, ...] = ()  # no plan reaches across one of these
+
+    def leg(self, at: Position) -> Leg | None:
+        """The leg to take from here, if there is one."""
+        return next((leg for leg in self.legs if same(leg.before, at)), None)
+
+    def capped(self, start: Position, end: Position) -> Position:
+        """`end`, drawn back to the nearest limit that still lies ahead of `start`."""
+        for limit in self.limits:
+            if not reaches(start, limit):
+                end = {name: min(offset, max(limit.get(name, 0), start.get(name, 0))) for name, offset in end.items()}
+        return end
+
+    def done(self, at: Position) -> bool:
+        return all(reaches(at, limit) for limit in self.limits)
+
+
+def legs_to(at: Manifest, target: Position, plans: Iterable[Plan]) -> tuple[Leg, ...] | None:
+    """The legs from a manifest to a position, as they were planned; None if one is lost.
+
+    Followed backwards: each plan names its parent. A start that fell back before may have gone part of the way already, in
+    epochs of other numbers; so where it stands is recognised by position.
+    """
+    by_epoch = {plan.epoch: plan for plan in plans}
+    newest = sorted(by_epoch.values(), key=lambda plan: (plan.fence, plan.epoch), reverse=True)
+    for last in (plan for plan in newest if same(plan.end, target)):
+        legs = _back(at, last, by_epoch)
+        if legs is not None:
+            return legs
+    return None
+
+
+def _back(at: Manifest, last: Plan, by_epoch: dict[int, Plan]) -> tuple[Leg, ...] | None:
+    legs: list[Leg] = []
+    plan: Plan | None = last
+    while plan is not None and beyond(plan.end, at.positions):
+        parent = by_epoch.get(plan.parent)
+        here = plan.parent == at.epoch or (parent is not None and same(parent.end, at.positions))
+        if not here and parent is None:
+            return None
+        before = at.positions if here or parent is None else parent.end
+        legs.insert(0, Leg(before, plan.start, plan.end, plan.ticks))
+        if here:
+            return tuple(legs)
+        plan = parent
+    return None
+
+
+def route(at: Manifest, ahead: Sequence[Position], plans: Iterable[Plan]) -> Route:
+    """How to get from `at` to every one of `ahead`."""
+    known = list(plans)
+    legs: dict[tuple[tuple[str, int], ...], Leg] = {}
+    for target in sorted(ahead, key=lambda position: sum(position.values()), reverse=True):
+        for leg in legs_to(at, target, known) or ():
+            legs.setdefault(tuple(sorted(leg.before.items())), leg)
+    limits = tuple(sorted(ahead, key=lambda position: sum(position.values())))
+    return Route(tuple(legs.values()), limits)

@@ -1,0 +1,292 @@
+"""Events that are not done when an epoch ends, as the driver sees them: what comes again, what waits, what is given up.
+
+resume    what waits is read; files of the inbox that no manifest counts are adopted; where events are not acknowledged any more,
+          both go into the inbox, to come again at once
+plan      letters that a person replays, and (under acknowledging) events that are due, go into the next epoch
+prepare   what the instances could not do: it waits for its next attempt, or it is a dead letter; the manifest names both
+prune     files of the inbox are removed that no kept checkpoint can need
+
+The rules for files of the inbox are in `epoch.effects`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from streamwork.components import Position
+from streamwork.components.columns import as_events
+from streamwork.components.keys import instance_of
+from streamwork.delivery import INBOX, Ack, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
+from streamwork.delivery.inbox import MOST_REPLAYS, Entry, Taken, moved_id, taken_key, tracked_id
+from streamwork.delivery.text import from_text, to_text
+from streamwork.engine import Report
+from streamwork.epoch import reported
+from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.slices import ranges
+from streamwork.epoch.store import Store
+from streamwork.errors import JobFailed
+from streamwork.flow.lineage import lane_of, root_of
+from streamwork.job import Graph, Layout, Settings
+from streamwork.state import FileRef
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """What an epoch gets besides its slices."""
+
+    replays: tuple[Replay, ...] = ()
+    lanes: dict[str, int] = {}
+    instances: dict[str, int] = {}  # source/partition -> the instance that reads it
+    again: tuple[Waiting, ...] = ()  # those in lane 0
+
+    def share(self, nodes: Iterable[str], instance: int) -> tuple[Replay, ...]:
+        """What one instance of a chain is given."""
+        mine = set(nodes)
+        return tuple(one for one in self.replays if one.component in mine and one.instance == instance)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What a manifest says of what is not done."""
+
+    failed: tuple[FileRef, ...] = ()
+    taken: tuple[str, ...] = ()
+    letters: dict[str, dict[str, FileRef]] = {}
+    counts: Mapping[str, Mapping[str, int]] = {}  # component -> what is to be added to its counters
+    waiting: tuple[Waiting, ...] = ()
+
+
+class Redelivery:
+    def __init__(
+        self,
+        graph: Graph,
+        settings: Settings,
+        store: Store,
+        new_stem: Callable[[], str],
+        now: Callable[[], int],
+    ) -> None:
+        """`now` tells microseconds since 1970, by a clock that does not jump (`world.SteadyClock`)."""
+        self.waiting: tuple[Waiting, ...] = ()
+        self._graph = graph
+        self._nodes = {node.id: node for node in graph.nodes}
+        self._order = {node.id: number for number, node in enumerate(graph.nodes)}
+        self.layout: Layout  # known when the job's folder is
+        self._store = store
+        self._new_stem = new_stem
+        self._now = now
+        self._inbox = Inbox(store.disk, store.folder)
+        self._letters = DeadLetters(store.disk, store.folder)
+        self._fence = 0
+        self._tracks = graph.promise.acknowledges
+        self._policy = Acknowledger(settings.max_attempts, settings.retry_after, settings.ack_timeout)
+        self._brought: dict[int, Brought] = {}
+        self._adopted: list[Taken] = []  # files whose events have joined those that wait, and no manifest says so yet
+        self._accounted: dict[str, str] = {}  # key -> path of the files that the newest manifest accounts for
+
+    def resume(self, at: Manifest, fence: int) -> tuple[str, ...]:
+        """Go on from a manifest. Returns what people should know."""
+        self._fence = fence
+        self.waiting = tuple(self._policy.bounded(self._inbox.read_waiting(at.failed), self._now()))
+        self._accounted = {taken_key(path): path for path in at.taken}
+        for node in self._graph.polled:
+            if node.component.replayable:  # it gives again by itself what it gave to abandoned attempts
+                every = {one.key for one in self._inbox.taken(node.id, fence)}
+                self._inbox.discard(node.id, every, fence)
+        return () if self._tracks else self._move_waiting(at)
+
+    def _move_waiting(self, at: Manifest) -> tuple[str, ...]:
+        """Events are not acknowledged any more: those that wait go into the inbox, which is part of every position. So each comes
+        again as any other input does, from the next epoch on. A start that breaks off here finds what it has put there already.
+        """
+        orphans = self._orphans()
+        waiting = [*self.waiting, *(one for orphan in orphans for one in self._events_of(orphan))]
+        self._inbox.move([Entry(moved_id(one.id, at.epoch), one.source, one.instance, one.event) for one in waiting])
+        self.waiting = ()
+        for orphan in orphans:
+            self._inbox.discard(orphan.source, {orphan.key}, self._fence)
+        if not waiting:
+            return ()
+        return (f"events are not acknowledged any more: {len(waiting):,} that waited come again, through the inbox",)
+
+    # ---- plan -----------------------------------------------------------------------------------------------------
+
+    def end(self, start: Position) -> Position:
+        """How far the inbox is taken by an epoch that begins at `start`."""
+        was = start.get(INBOX, 0)
+        now = self._inbox.end(was)
+        return {INBOX: now} if now > was else {}
+
+    def is_due(self) -> bool:
+        """True if something that waits is to be done now, whether there is new input or not."""
+        due = self._policy.next_due(self.waiting)
+        return (due is not None and due <= self._now()) or (self._tracks and bool(self._orphans()))
+
+    def begin(self, plan: Plan) -> Brought:
+        """What the planned epoch is given besides its slices."""
+        entries = self._inbox.between(plan.start.get(INBOX, 0), plan.end.get(INBOX, 0))
+        coming = [_coming(entry) for entry in entries]
+        if not self._tracks:
+            brought = Brought(tuple(Replay(one.source, self._instance(one), one.event) for one in coming))
+        else:
+            self.waiting += tuple(one for orphan in self._orphans() for one in self._events_of(self._adopt(orphan)))
+            known = {one.id for one in self.waiting} if coming else set()
+            again = [one for one in coming if one.id not in known]
+            again += self._policy.due(self.waiting, self._now(), max(1, MOST_REPLAYS - len(again)))
+            replays = [Replay(one.source, self._instance(one), one.event, root_of(0, i)) for i, one in enumerate(again)]
+            replays.sort(key=lambda replay: replay.component)
+            lanes, instances = self._lanes(plan)
+            brought = Brought(tuple(replays), lanes, instances, tuple(again))
+        self._brought[plan.epoch] = brought
+        return brought
+
+    def forget(self, plan: Plan) -> None:
+        """The epoch came to nothing: what it was given comes again."""
+        self._brought.pop(plan.epoch, None)
+
+    def _instance(self, one: Waiting) -> int:
+        """Whoever has the key; else the instance that it came in by before, if there still is one of that number."""
+        node = self._nodes.get(one.source)
+        if node is None:
+            raise JobFailed(
+                "SW-INBOX-EVENT",
+                f"event {one.id} is to come again to {one.source!r}, which the job does not have",
+                f"give the component that takes it the id {one.source!r}, and start again",
+                retryable=False,
+            )
+        if node.key is None or node.takes is None:
+            return min(one.instance, node.parallelism - 1)
+        try:
+            event = from_text(node.takes, one.event)
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return 0  # the instance says what is wrong with it
+        groups = self.layout.groups
+        return instance_of(node.key.groups(node.key.values([event]), groups)[0], node.parallelism, groups)
+
+    def _lanes(self, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
+        """A number for every source partition of an epoch, and the instance that reads it."""
+        found: dict[str, int] = {}
+        for chain in self.layout.chains:
+            for instance in range(chain.parallelism):
+                mine = ranges(self._graph, chain.nodes, instance, plan.start, plan.end)
+                found.update((f"{name}/{part}", instance) for name, parts in mine.items() for part in parts)
+        found.update((f"{n.id}/{i}", i) for n in self._graph.polled for i in range(n.parallelism))
+        return {name: lane for lane, name in enumerate(sorted(found), start=1)}, found
+
+    def _orphans(self) -> list[Taken]:
+        """What sources without offsets gave to attempts that the newest manifest does not account for. Of several copies of a
+        file the one of the highest fence.
+        """
+        known = {*self._accounted, *(one.key for one in self._adopted)}
+        lost = [node.id for node in self._graph.polled if not node.component.replayable]
+        found = sorted((one for source in lost for one in self._inbox.taken(source, self._fence)), key=_by_fence)
+        newest = {one.key: one for one in found}
+        return sorted((one for key, one in newest.items() if key not in known), key=lambda one: one.path)
+
+    def _adopt(self, orphan: Taken) -> Taken:
+        """Its events join those that wait. The copy comes first, then the names of lower fences are removed."""
+        mine = self._inbox.adopt(orphan, self._fence)
+        self._inbox.discard(orphan.source, {orphan.key}, self._fence - 1)
+        self._adopted.append(mine)
+        return mine
+
+    def _events_of(self, taken: Taken) -> list[Waiting]:
+        source, why = taken.source, "its epoch was abandoned"
+        return [
+            Waiting(f"{taken.key}-{i}", source, taken.instance, event, 0, 0, False, source, why)
+            for i, event in enumerate(self._inbox.read_taken(taken.path))
+        ]
+
+    # ---- prepare --------------------------------------------------------------------------------------------------
+
+    def settle(self, plan: Plan, reports: Sequence[Report]) -> Settled:
+        """What becomes of what the instances could not do."""
+        letters = reported.letters(reports)
+        brought = self._brought.pop(plan.epoch)
+        if not self._tracks:
+            return Settled(letters=letters, taken=tuple(self._accounted.values()))
+        taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
+        troubles = [trouble for report in reports for trouble in report.troubles]
+        troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
+        events = self._events(plan, brought, {trouble.root for trouble in troubles}, taken)
+        acked = [Ack(one, f"{report.component}/{report.instance}") for report in reports for one in report.acked]
+        outcome = self._policy.settle(
+            plan.epoch, self._now(), self.waiting, brought.again, troubles, acked, events.__getitem__
+        )
+        given_up: dict[str, list[Letter]] = defaultdict(list)
+        for letter in outcome.letters:
+            given_up[letter.component].append(letter)
+        stem = f"{plan.epoch:012d}-{self._new_stem()}"
+        for component, mine in given_up.items():
+            ref = self._letters.stage(f"outputs/{component}/{stem}.letters.parquet", mine)
+            letters.setdefault(component, {})["given-up"] = ref
+        return Settled(
+            failed=(self._inbox.write_waiting(stem, outcome.waiting),) if outcome.waiting else (),
+            taken=(*self._accounted.values(), *(one.path for one in self._adopted), *taken.values()),
+            waiting=outcome.waiting,
+            letters=letters,
+            counts=outcome.counts,
+        )
+
+    def prepared(self, settled: Settled) -> None:
+        """The manifest that says so is durable."""
+        self.waiting = settled.waiting
+        self._adopted.clear()
+        self._accounted = {taken_key(path): path for path in settled.taken}
+
+    def _events(self, plan: Plan, brought: Brought, roots: set[int], taken: dict[str, str]) -> dict[int, Waiting]:
+        """The events of these roots. Those of a source with offsets are read again."""
+        names = {lane: name for name, lane in brought.lanes.items()}
+        wanted: dict[int, set[int]] = defaultdict(set)
+        for root in roots:
+            lane, number = lane_of(root)
+            wanted[lane].add(number)
+        found: dict[int, Waiting] = {}
+        for lane, numbers in wanted.items():
+            if lane == 0:
+                found.update((root_of(0, number), brought.again[number]) for number in numbers)
+                continue
+            name = names[lane]
+            source = name.partition("/")[0]
+            texts = self._inbox.read_taken(taken[name]) if name in taken else self._read(plan, name, numbers)
+            for number in numbers:
+                event_id, text = f"{name}/{plan.epoch}-{number}", texts[number]
+                found[root_of(lane, number)] = Waiting(
+                    event_id, source, brought.instances[name], text, 0, 0, False, "", ""
+                )
+        return found
+
+    def _read(self, plan: Plan, name: str, numbers: set[int]) -> dict[int, str]:
+        source, _, partition = name.partition("/")
+        found: dict[int, str] = {}
+        at, wanted = 0, sorted(numbers)
+        slices: Any = self._graph[source].component.read(partition, plan.start.get(name, 0), plan.end[name])
+        for piece in slices:
+            if at > wanted[-1]:
+                break
+            given, count = piece.given, len(piece.given)
+            mine = wanted[bisect_left(wanted, at) : bisect_left(wanted, at + count)]  # no object is made of the others
+            found.update((number, to_text(as_events(given[number - at : number - at + 1])[0])) for number in mine)
+            at += count
+        return found
+
+    # ---- prune ----------------------------------------------------------------------------------------------------
+
+    def prune(self, oldest: Manifest) -> None:
+        """Remove the files of the inbox that the oldest kept manifest accounts for: no start needs them."""
+        keys = {taken_key(path) for path in oldest.taken} & self._accounted.keys()
+        for source in {key.partition("/")[0] for key in keys}:
+            self._inbox.discard(source, keys, self._fence)
+        for key in keys:
+            del self._accounted[key]
+
+
+def _coming(entry: Entry) -> Waiting:
+    """What a numbered file brings, as the acknowledger knows it: an event of which nothing has failed yet."""
+    return Waiting(tracked_id(entry), entry.component, entry.instance, entry.event, 0, 0, False, entry.component, "")
+
+
+def _by_fence(taken: Taken) -> int:
+    return taken.fence

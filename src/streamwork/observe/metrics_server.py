@@ -1,0 +1,103 @@
+"""Answering Prometheus while a job runs.
+
+The server has one route, and every request must carry the bearer token. It listens on loopback unless another address is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from streamwork.errors import StreamworkError, WrongUse
+from streamwork.observe.access import Endpoint, Token
+
+ROUTE = "/metrics"
+TOKEN = "STREAMWORK_METRICS_TOKEN"
+"""The environment variable that holds the token; without it the root has one (`observe.access`)."""
+SOCKET_SECONDS = 5.0
+CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@contextlib.contextmanager
+def serving(
+    text: Callable[[], bytes], endpoint: Endpoint, token: Token, tell: Callable[[str], None]
+) -> Iterator[ThreadingHTTPServer]:
+    """Answer with `text` until the block ends. `tell` gets the address, and where the token is."""
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if endpoint.is_ipv6 else socket.AF_INET
+
+    class Handler(_Handler):
+        secret = token.secret
+        at = endpoint
+        answer = staticmethod(text)
+
+    try:
+        server = Server((endpoint.host, endpoint.port), Handler)
+    except OSError as error:
+        raise WrongUse(
+            "SW-METRICS-PORT",
+            f"cannot listen on {endpoint.name(endpoint.port)}: {error}",
+            "choose another address or port, or port 0 for any that is free",
+        ) from error
+    server.block_on_close = False  # whoever is slow to listen does not hold up the end of a run
+    thread = threading.Thread(target=server.serve_forever, name="streamwork-metrics", daemon=True)
+    thread.start()
+    try:
+        tell(f"metrics at http://{endpoint.name(server.server_port)}{ROUTE}, bearer token in {token.where}")
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET /metrics, and nothing else."""
+
+    server_version, sys_version = "streamwork", ""
+    timeout = SOCKET_SECONDS
+    secret: str
+    at: Endpoint
+    answer: Callable[[], bytes]
+
+    def do_GET(self) -> None:
+        if (refused := self._refusal()) is not None:
+            self._send(refused, refused.phrase.encode())
+            return
+        try:
+            self._send(HTTPStatus.OK, self.answer())
+        except StreamworkError as error:  # such as a job that has not begun yet
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, error.code.encode())
+
+    def _refusal(self) -> HTTPStatus | None:
+        """Refuse pages in a browser, under any name of this machine, and requests without the token.
+
+        Names of a server that is not on loopback are not known here: there the token alone decides.
+        """
+        assert isinstance(self.server, ThreadingHTTPServer)
+        mine = {self.at.name(self.server.server_port), f"localhost:{self.server.server_port}"}
+        if (self.at.is_loopback and self.headers.get("Host") not in mine) or "Origin" in self.headers:
+            return HTTPStatus.FORBIDDEN
+        given = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {self.secret}".encode()):
+            return HTTPStatus.UNAUTHORIZED
+        return None if self.path.partition("?")[0] == ROUTE else HTTPStatus.NOT_FOUND
+
+    def _send(self, status: HTTPStatus, body: bytes) -> None:
+        self.send_response(status)
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
+        self.send_header("Content-Type", CONTENT if status is HTTPStatus.OK else "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Questions are no news."""

@@ -1,0 +1,450 @@
+"""Running a job: what ``streamwork run`` and ``job.run()`` (`cli.run_here`) share."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from streamwork.epoch import Driver, Manifest, Phase, Started, Store
+from streamwork.epoch.control import Control, Kind, Request
+from streamwork.epoch.fences import Drop, Fences, moment
+from streamwork.epoch.history.history import History
+from streamwork.epoch.in_doubt import InDoubt
+from streamwork.errors import StreamworkError, WrongUse
+from streamwork.hosts.local import LocalHost
+from streamwork.hosts.master import DEFAULT_MASTER
+from streamwork.hosts.spark_life import spark_gone
+from streamwork.job import Graph, Job, Settings
+from streamwork.run.backfill import MARK, everything, with_ways_out
+from streamwork.run.hosting import Host, on_spark
+from streamwork.run.on_error import with_on_error, with_way_on
+from streamwork.run.stopping import Stop, Stopped
+from streamwork.run.supervisor import supervise
+from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, print_anything, step_back
+from streamwork.world.heartbeat import Heartbeat
+
+IDLE_SECONDS = 0.05
+ATTEND_SECONDS = 0.2
+"""How often, at most, a driver looks whether somebody has a request, or has taken its job."""
+FAILURES = "failures.log"
+"""In the job's folder: tracebacks of exceptions that were not foreseen."""
+NOT_STARTED = "stopped before it had started"
+BEATS = 4
+"""Signs of life within a lease: one or two may come late."""
+
+
+class Mode(Enum):
+    MICROBATCH = "microbatch"
+    BATCH = "batch"
+    LOCAL = "local"
+
+    @property
+    def on_spark(self) -> bool:
+        return self is not Mode.LOCAL
+
+    def folder(self, job: str) -> str:
+        """The name of the job's folder below the root: a backfill has one of its own."""
+        return job + MARK if self is Mode.BATCH else job
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run a job; what is None is the job's own choice."""
+
+    mode: Mode = Mode.MICROBATCH
+    root: Path
+    master: str = DEFAULT_MASTER
+    until_caught_up: bool = False
+    checkpoint_every: float | None = None
+    retain: int | None = None
+    lease: float | None = None
+    restart: bool = True  # False: a failure ends the run, whatever the job says
+    take_over: bool = False
+    accept_divergence: bool = False
+    semantics: str | None = None
+    tracking: str | None = None
+    change_semantics: bool = False
+    refill: tuple[str, ...] = ()  # sinks that may be filled again if their target is lost
+    drop_state: tuple[str, ...] = ()  # components whose state is not used any more
+    drop_request: str = ""  # the same in all runs that are one request: state is dropped once
+    spark_log: bool = False
+    module_folder: Path | None = None
+    on_error: dict[str, str] = {}  # component -> what becomes of events that it cannot do, in this run
+    command: tuple[str, ...] = ()  # what a person has typed to run it, for errors that say how to go on
+
+    def settings(self, chosen: Settings) -> Settings:
+        """What the job has chosen for itself, where it is not overridden here."""
+        names = ("checkpoint_every", "retain", "lease", "semantics", "tracking")
+        asked = {name: getattr(self, name) for name in names}
+        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if self.semantics is not None and self.tracking is None:
+            changes["tracking"] = None  # it belongs to the semantics that the job has chosen
+        if not self.restart:
+            changes["restart"] = None
+        return msgspec.structs.replace(chosen, **changes)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a run did."""
+
+    job: str
+    root: str
+    mode: str
+    started: str
+    fence: int
+    checkpoint: int
+    checkpoints: int
+    events: int
+    dropped: int
+    seconds: float
+    restarts: int = 0
+    dead_letters: int = 0
+    retried: int = 0  # tries, in place, at events that had failed before
+    in_doubt: tuple[
+        InDoubt, ...
+    ] = ()  # under at-most-once: input of epochs that broke off, as far as this run was the first to tell
+
+
+class Watcher(Protocol):
+    """Shows a run to somebody: starts, steps, remarks, the end. After a restart, `on_started` comes again."""
+
+    def on_starting(self, job: str, mode: Mode, root: Path) -> None: ...
+
+    def on_started(self, job: str, started: Started) -> None: ...
+
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None: ...
+
+    def on_note(self, line: str) -> None:
+        """Something that a person may want to know: a restart, a wait."""
+
+    def on_end(self, outcome: Outcome) -> None: ...
+
+    def close(self) -> None:
+        """Called however the run ended."""
+
+
+class Tally:
+    """Counts what a run did, and tells a watcher."""
+
+    def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
+        self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = 0
+        self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # a restart finds the same again
+        self._sources = sources
+        self._watcher = watcher
+
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
+        if manifest is not None and step is Phase.COMPLETE:
+            counted = [manifest.counters[name] for name in self._sources]
+            self.checkpoints += 1
+            self.events += sum(counters["processed"] for counters in counted)
+            for counters in manifest.counters.values():
+                self.dropped += counters["dropped"]
+                self.dead_letters += counters["dead_letters"]
+                self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
+        if self._watcher is not None:
+            self._watcher.on_phase(step, epoch, manifest)
+
+    def end_of(self, driver: Driver) -> None:
+        """What is in no manifest: rows that sinks refuse at the commit, and what is in doubt. It must be closed."""
+        self.dropped += driver.refusals["dropped"]
+        self.dead_letters += driver.refusals["dead_letters"]
+        self.in_doubt.update(((one.epoch, one.fence, one.source), one) for one in driver.in_doubt)
+
+
+def run(
+    job: Job,
+    options: Options,
+    watcher: Watcher | None = None,
+    clock: Clock | None = None,
+    stop: Stop | None = None,
+) -> Outcome:
+    """Run until the input is finished, until it is caught up with (if asked), or until somebody asks for the end: by SIGINT,
+    SIGTERM or `streamwork stop`. That lets the epoch under way complete. `stop` is given by a caller that listens already.
+
+    Two epochs begin `checkpoint_every` apart, except while there is a backlog: then the next begins at once. A driver that fails
+    is followed by another one, as far as `restart` allows.
+    """
+    print_anything()
+    clock = clock or RealClock()
+    began = clock.monotonic()
+    stop = stop or Stop(clock)
+    with stop.on_signal():
+        lives = Lives(job, options, watcher, clock, stop)
+        if watcher is not None:
+            watcher.on_starting(options.mode.folder(job.name), options.mode, options.root)
+        with Heartbeat(lives.beat, lives.settings.lease / BEATS):
+            restarts = lives.run()
+    outcome = Outcome(
+        job=job.name,
+        root=str(options.root),
+        mode=options.mode.value,
+        started=how_started(lives.started),
+        fence=lives.fence,
+        checkpoint=lives.checkpoint,
+        checkpoints=lives.tally.checkpoints,
+        events=lives.tally.events,
+        dropped=lives.tally.dropped,
+        seconds=round(clock.monotonic() - began, 3),
+        restarts=restarts,
+        dead_letters=lives.tally.dead_letters,
+        retried=lives.tally.retried,
+        in_doubt=tuple(lives.tally.in_doubt.values()),
+    )
+    if watcher is not None:
+        watcher.on_end(outcome)
+    return outcome
+
+
+def how_started(started: Started | None) -> str:
+    if started is None:
+        return NOT_STARTED
+    return "new" if started.new else f"resumed at checkpoint {started.resumed_at}"
+
+
+class Lives:
+    """The drivers of one run, one after another; there is more than one only if one fails."""
+
+    def __init__(self, job: Job, options: Options, watcher: Watcher | None, clock: Clock, stop: Stop) -> None:
+        self.settings = options.settings(job.settings)
+        self.started: Started | None = None  # how the first of them started
+        self.driver: Driver | None = None
+        self._fences: Fences | None = None  # of the last one that got as far as to take the job
+        graph = with_on_error(job.graph(self.settings), options.on_error)
+        _check_refill(graph, options.refill)
+        self._graph = everything(graph) if options.mode is Mode.BATCH else graph
+        self._host: Host | None = None  # while a driver runs
+        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
+        self._options = options
+        self._background = ThreadPoolExecutor(1, "streamwork-background", initializer=step_back)  # for snapshots
+        self._watcher = watcher
+        self._clock = clock
+        self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
+        self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
+        self._control = Control(self._store.disk, self._store.folder, clock)
+        self._stop = stop
+        self._requests: list[Request] = []  # to stop; answered when it is done
+        self._attended = 0.0
+
+    def run(self) -> int:
+        """Until the end; returns how many restarts there were."""
+        try:
+            restarts = supervise(self, self.settings.restart, self._clock)
+        except BaseException as error:
+            told = f"{error.code}: {error.cause}" if isinstance(error, StreamworkError) else type(error).__name__
+            if self._fences is not None:
+                with contextlib.suppress(OSError):
+                    self._fences.end()
+            self._answer(False, f"the job has failed: {told}")
+            if isinstance(error, StreamworkError):
+                with_way_on(error, self._options.command)
+            raise
+        self._answer(True, "stopped")
+        return restarts
+
+    def live(self) -> None:
+        """One driver, from its start to its end."""
+        with contextlib.suppress(Stopped):
+            self._live()
+
+    def _live(self) -> None:
+        silent = self._watch()
+        self._stop.check()
+        host = self._host = self._start_host()
+        self._stop.check()
+        host.open(self._graph)
+        history = History(self._store.folder / "history.sqlite", tell=self.tell)
+        driver = self.driver = Driver(
+            self._graph,
+            self.settings,
+            self._store,
+            host,
+            self._clock,
+            lambda: secrets.token_hex(16),
+            self.tally,
+            processes=RealProcesses(),
+            history=history,
+            take_over=self._options.take_over and self.started is None,  # a restart pushes nobody out
+            accept_divergence=self._options.accept_divergence,
+            background=self._background.submit,
+            change_semantics=self._options.change_semantics,
+            refill=self._options.refill,
+            stopping=self._is_asked_to_stop,
+            drop=self._drop,
+        )
+        driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.tell, silent, self._stop.sleep
+        try:
+            started = driver.start()
+            self._fences = driver.fences
+            self.started = self.started or started
+            if self._watcher is not None:
+                self._watcher.on_started(self._graph.job, started)
+            self._epochs(driver)
+        except BaseException as error:
+            self._host = None
+            self._fences = driver.fences if driver.fences.mine is not None else self._fences
+            with contextlib.suppress(Exception):  # what it had to say is on its way up already
+                _close(driver, host)
+            self.tally.end_of(driver)
+            if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
+                raise gone from error
+            if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
+                raise with_ways_out(error) from error
+            raise
+        self._host = None
+        _close(driver, host)
+        self.tally.end_of(driver)
+
+    def _watch(self) -> tuple[int, int] | None:
+        """Is another driver at work? It is the driver's to ask; but where Spark has to be started for that, ask before."""
+        fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
+        fences.tell, fences.sleep = self.tell, self._stop.sleep
+        if self._options.mode.on_spark and self.started is None:
+            fences.wait(self.settings.lease, self._options.take_over)
+        return fences.silent
+
+    def _start_host(self) -> Host:
+        options = self._options
+        if not options.mode.on_spark:
+            return LocalHost(self._store.disk, clock=self._clock)
+        log = None if options.spark_log else self._store.folder / "spark.log"
+        return on_spark(
+            self._graph, options.root, options.master, log, options.module_folder, self._clock, self._stop.check
+        )
+
+    def _epochs(self, driver: Driver) -> None:
+        self._go_on(driver)
+        while driver.run_epoch(last=True) is not None:
+            """What is under way is completed."""
+
+    def _go_on(self, driver: Driver) -> None:
+        catches_up = self._options.until_caught_up or self._options.mode is Mode.BATCH
+        if catches_up:
+            driver.end_where_input_ends()
+        ends = catches_up or driver.finished()
+        while not self._stop.asked:
+            planned = self._clock.monotonic()
+            if driver.run_epoch(go_on=self._goes_on) is None:
+                if ends and not driver.unsettled():
+                    return
+                # To ask a source is an epoch, which costs more than a look at how long a file is.
+                pause = self.settings.checkpoint_every if driver.asks() and not ends else 0.0
+                self._wait(max(IDLE_SECONDS, planned + pause - self._clock.monotonic()))
+            elif not ends and not driver.behind():
+                self._wait(max(0.0, planned + self.settings.checkpoint_every - self._clock.monotonic()))
+            self._attend()
+
+    def _goes_on(self) -> bool:
+        """Asked after each abandoned epoch: is another one to follow?"""
+        self._attend()
+        return not self._stop.asked
+
+    def _wait(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
+        while not self._stop.asked and (left := until - self._clock.monotonic()) > 0:
+            self._attend()
+            if self._host is not None:
+                self._host.keep_warm()
+            self._stop.wait(min(left, ATTEND_SECONDS))
+
+    def _attend(self) -> None:
+        """Between two epochs: has somebody a request, or even the job?"""
+        now = self._clock.monotonic()
+        if self._fences is None or self._fences.mine is None or now < self._attended + ATTEND_SECONDS:
+            return
+        self._attended = now
+        fence = self._fences.mine.fence
+        self._fences.check(fence)
+        self._take_requests(fence)
+
+    def _take_requests(self, fence: int) -> None:
+        for request in self._control.requests(fence):
+            if request.kind is Kind.STOP and request not in self._requests:
+                self._requests.append(request)
+                self._stop.asked = True
+
+    def _is_asked_to_stop(self) -> bool:
+        """Asked while an epoch waits for an event to be tried again; by whichever thread watches over it."""
+        if not self._stop.asked and self._fences is not None and self._fences.mine is not None:
+            self._take_requests(self._fences.mine.fence)
+        return self._stop.asked
+
+    def _answer(self, ok: bool, text: str) -> None:
+        for request in self._requests:
+            with contextlib.suppress(OSError):  # who asked will see that the driver has ended
+                self._control.reply(request, ok, text, max(self._store.completed(), default=None))
+
+    # ---- what it has come to --------------------------------------------------------------------------------------
+
+    @property
+    def fence(self) -> int:
+        """Of the last driver that took the job; 0 if none did."""
+        return 0 if self._fences is None or self._fences.mine is None else self._fences.mine.fence
+
+    @property
+    def checkpoint(self) -> int:
+        """The newest one: of the driver, or of an earlier run where no driver of this one got as far."""
+        if self.started is not None and self.driver is not None:
+            return self.driver.at.epoch
+        return max(self._store.completed(), default=0)
+
+    # ---- what the supervisor and the heartbeat ask for ------------------------------------------------------------
+
+    @property
+    def progress(self) -> int:
+        return self.tally.checkpoints
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.asked
+
+    def pause(self, seconds: float) -> None:
+        """Between two drivers the job is still ours: we beat on, and can be asked to stop."""
+        if self._fences is not None:
+            with contextlib.suppress(OSError):
+                self._fences.rest()
+        self._wait(seconds)
+
+    def beat(self) -> None:
+        if self._fences is not None:
+            self._fences.beat()
+        if self.driver is not None and self.driver.fences is not self._fences:  # it is about to take the job
+            self.driver.beat()
+
+    def keep_trace(self, error: Exception) -> str:
+        place = self._store.folder / FAILURES
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("a", errors="backslashreplace") as file:
+                file.write(f"{moment(self._clock.now())}\n{''.join(traceback.format_exception(error))}\n")
+        except OSError:
+            return ""
+        return str(place)
+
+    def tell(self, line: str) -> None:
+        if self._watcher is not None:
+            self._watcher.on_note(line)
+
+
+def _check_refill(graph: Graph, names: Sequence[str]) -> None:
+    known = [node.id for node in graph.sinks]
+    for name in names:
+        if name not in known:
+            raise WrongUse(
+                "SW-USAGE",
+                f"--refill names {name!r}, which is not a sink of job {graph.job}",
+                f"use one of: {', '.join(known)}",
+            )
+
+
+def _close(driver: Driver, host: Host) -> None:
+    try:
+        driver.close()
+    finally:
+        host.close()
