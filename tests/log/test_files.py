@@ -127,7 +127,7 @@ def test_retained_away_is_an_error_and_never_a_skip(path: Path) -> None:
     for file in gone:
         file.unlink()
     for cursor in (LogReader(path, Payment).cursor({0: 0}), reader):
-        with pytest.raises(StreamworkError, match=f"SW-LOG-GONE.*begins at offset {int(segments(path)[0].stem)}"):
+        with pytest.raises(StreamworkError, match=f"SW-LOG-GONE.*begins at offset {int(segments(path)[0].stem):,}"):
             cursor.pull(10)
     log.seek("start")
     assert log.pull(1) == payments(int(segments(path)[0].stem))

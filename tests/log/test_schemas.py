@@ -205,7 +205,7 @@ def test_without_the_list_of_schemas_a_new_one_would_be_damage(tmp_path: Path, m
     reader = LogReader(path, First)
     with EventLog(path, Second) as log:
         log.append(made(1, 0))
-    monkeypatch.setattr(Schemas, "look", lambda self: False)
+    monkeypatch.setattr(Schemas, "refresh", lambda self: False)
     with pytest.raises(StreamworkError, match="SW-LOG-DAMAGED"):
         reader.end(0)
 

@@ -1,7 +1,7 @@
-"""``LOG/consumers/UID.json``: who reads the log, how far each has read, and from where on each still needs it.
+"""``LOG/consumers/UID.json``: the registered consumers of the log, the offsets they have read up to, and the offsets they need.
 
-Retention removes nothing that a registered consumer needs. A job needs the log from the position of its oldest kept checkpoint
-on, so that it can fall back to it; its lag counts from its newest completed one.
+Retention removes nothing that a registered consumer needs. A job needs the events after the position of its oldest retained
+checkpoint, so that it can fall back to that checkpoint. Its lag counts from its newest completed checkpoint.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ FOLDER = "consumers"
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """One registered reader; per source of it, the lowest offset needed of each partition (a missing one is 0)."""
+    """One registered consumer. `sources`: for each of its sources, partition -> lowest offset needed (a missing one is 0)."""
 
     uid: str
     sources: dict[str, dict[str, int]]
-    at: float  # when it last registered
-    job: str = ""  # its name, for people; empty if it is no job
-    read: dict[str, dict[str, int]] = {}  # likewise by source, the offset that it has read up to; absent: as `sources`
+    at: float  # time of the last registration
+    job: str = ""  # the job's name, for display; empty if the consumer is not a job
+    read: dict[str, dict[str, int]] = {}  # source -> partition -> offset read up to; absent: as in `sources`
 
     def read_up_to(self, source: str) -> dict[str, int]:
-        """How far a source of it has read, by partition."""
+        """Partition -> offset that a source has read up to."""
         return self.read.get(source, self.sources[source])
 
     def needs(self, partition: int) -> int:
@@ -49,9 +49,9 @@ class Consumers:
         read: Mapping[int, int] | None = None,
         job: str = "",
     ) -> None:
-        """Register, or move on: from now on everything below `offsets` may go, as far as this consumer is concerned.
+        """Register a consumer, or move it forward: it no longer needs the events below `offsets`.
 
-        `read` is how far it has read, if that is further. One process at a time registers for a uid.
+        `read` holds the offsets that it has read up to, if they are higher. One process at a time registers a uid.
         """
         path = self._path(uid)
         before = self._read(path) if self._disk.exists(path) else Consumer(uid, {}, 0.0)
@@ -62,7 +62,7 @@ class Consumers:
         self._disk.replace(path, msgspec.json.encode(consumer) + b"\n")
 
     def forget(self, uid: str) -> None:
-        """The consumer will not come back; fine if it is not registered."""
+        """Remove a consumer. Does nothing if it is not registered."""
         self._disk.remove(self._path(uid))
 
     def all(self) -> list[Consumer]:
@@ -70,7 +70,7 @@ class Consumers:
         return [self._read(self._folder / name) for name in names]
 
     def needed(self, partition: int) -> int | None:
-        """The lowest offset that some consumer needs; None if there is no consumer."""
+        """The lowest offset that any consumer needs; None without consumers."""
         return min((consumer.needs(partition) for consumer in self.all()), default=None)
 
     def _path(self, uid: str) -> Path:
@@ -82,8 +82,8 @@ class Consumers:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise Refused(
                 "SW-LOG-DAMAGED",
-                f"{path} is damaged, so nobody knows what this consumer needs; nothing is retained away meanwhile",
-                "start the consumer, which writes it anew, or remove the file if the consumer is gone for good",
+                f"{path} is damaged: which events this consumer needs is unknown, and retention is suspended",
+                "start the consumer, which rewrites the file, or remove the file if the consumer no longer exists",
             ) from None
 
 

@@ -12,14 +12,13 @@ from streamwork.world import Clock
 
 Where = int | datetime | Literal["start", "end"] | Mapping[int, int]
 
-# Short waits while events flow, longer ones when they do not: 3 ms at most, so that a reader sees an event within a few
-# milliseconds and costs little while it waits.
+# Waits grow from 0.05 to 3 ms: a reader sees an event within a few milliseconds, and an idle reader uses little CPU.
 _FIRST_WAIT = 0.000_05
 _LONGEST_WAIT = 0.003
 
 
 class Readable(Protocol):
-    """What a cursor needs of a log."""
+    """The methods of a log that a cursor uses."""
 
     def partitions(self) -> list[int]: ...
 
@@ -33,7 +32,7 @@ class Readable(Protocol):
 
 
 class Cursor:
-    """Goes through all partitions of a log, each in offset order. Use it from one thread."""
+    """Reads all partitions of a log, each in offset order. Not thread-safe."""
 
     def __init__(self, log: Readable, clock: Clock, where: Where = "start") -> None:
         self._log = log
@@ -43,10 +42,10 @@ class Cursor:
         self.seek(where)
 
     def seek(self, where: Where, partition: int | None = None) -> None:
-        """Go to the start, the end, a time (the first event appended then or later) or an offset.
+        """Move to the start, the end, a time (the first event appended at that time or later) or an offset.
 
-        Without `partition` all partitions move; an offset means one partition, so in a log with several, name it, or
-        give offsets as ``{partition: offset}``.
+        Without `partition` all partitions move. An offset applies to one partition: in a log with several, pass `partition`,
+        or offsets as ``{partition: offset}``.
         """
         known = self._log.partitions()
         if isinstance(where, Mapping):
@@ -55,7 +54,8 @@ class Cursor:
             return
         chosen = known if partition is None else [partition]
         if any(number not in known for number in chosen):
-            raise WrongUse("SW-LOG-SEEK", f"there is no partition {partition}", f"partitions are {known}")
+            partitions = ", ".join(map(str, known))
+            raise WrongUse("SW-LOG-SEEK", f"the log has no partition {partition}", f"use one of {partitions}")
         ends = self._log.ends() if where == "end" else {}
         for number in chosen:
             self.positions[number] = self._target(where, number, len(chosen), ends)
@@ -76,7 +76,7 @@ class Cursor:
         )
 
     def pull(self, max_events: int, timeout: float = 0.0) -> list[Chunk]:
-        """Events from here on, at most so many; empty if none came within `timeout` seconds."""
+        """The next events, at most `max_events`; empty if none arrived within `timeout` seconds."""
         deadline = self._clock.monotonic() + timeout
         wait = _FIRST_WAIT
         while not (chunks := self._pull_now(max_events)):
@@ -90,7 +90,7 @@ class Cursor:
     def _pull_now(self, max_events: int) -> list[Chunk]:
         ends, chunks, left = self._log.ends(), [], max_events
         order = list(self.positions)
-        self._turn = (self._turn + 1) % len(order)  # or a busy partition would starve the others
+        self._turn = (self._turn + 1) % len(order)  # so that a busy partition does not starve the others
         for partition in order[self._turn :] + order[: self._turn]:
             position, end = self.positions[partition], ends[partition]
             if left <= 0 or position == end:
@@ -102,16 +102,16 @@ class Cursor:
                     self.positions[partition] = chunks[-1].end
                     if left <= 0:
                         break
-                else:  # what remains before `end` belongs to transactions that were given up
+                else:  # the remaining events before `end` belong to aborted transactions
                     self.positions[partition] = max(position, end)
             except StreamworkError:
                 if not chunks:
                     raise
-                break  # first what was good; the next pull meets the same error
+                break  # return the chunks read so far; the next pull raises the error again
         return chunks
 
     def follow(self, max_events: int, stop: Callable[[], bool]) -> Iterator[list[Chunk]]:
-        """Pull for ever, until `stop` says so; it is asked about ten times a second while nothing comes."""
+        """Pull until `stop` returns True. While no events arrive, `stop` is called about ten times a second."""
         while not stop():
             if chunks := self.pull(max_events, timeout=0.1):
                 yield chunks

@@ -1,6 +1,6 @@
-"""What became of each transaction, and the ledger rows: ``LOG/transactions/`` as readers know it.
+"""The outcome of each transaction, and the ledger rows, as read from ``LOG/transactions/``.
 
-How it is written, and why this is safe: `transactions`.
+The module `transactions` describes how they are written and why this is safe.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcome(Enum):
     REGISTERED = "registered"  # a driver with a new fence
     COMMITTED = "committed"
     ABORTED = "aborted"
-    RESTATED = "restated"  # an old ledger row, repeated
+    RESTATED = "restated"  # a copy of an older ledger row
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the metadata of a batch in this log holds."""
+    """The metadata of one batch in ``LOG/transactions/``."""
 
     outcome: Outcome
     transaction: str = ""
@@ -61,14 +61,14 @@ class Decisions:
         self._rows: dict[LedgerKey, tuple[LedgerRow, int]] = {}  # with the offset of the record
 
     def refresh(self) -> None:
-        """Take in what was decided since."""
+        """Read the decisions that were appended since the last refresh."""
         self.partition.refresh()
         try:
             self.catch_up()
         except StreamworkError as error:
             if error.code != "SW-LOG-GONE":
                 raise
-            # Old records were retained away while we did not look; what matters in them was stated again.
+            # Retention has removed records that were not read yet. Ledger rows in them were restated later.
             self._read = self.partition.start
             self.catch_up()
         if len(self._decisions) > self._many:
@@ -94,11 +94,11 @@ class Decisions:
             raise Refused(
                 "SW-LOG-DAMAGED",
                 f"{self.partition.folder}, offset {info.base}: not a record of a transaction: {error}",
-                "bring the folder back from a copy, or read with the version of Streamwork that wrote it",
+                "restore the folder from a backup, or read it with the version of Streamwork that wrote it",
             ) from None
 
     def outcome(self, transaction: str) -> Outcome | None:
-        """None: not decided, as far as is known."""
+        """The outcome of a transaction; None if it is undecided as of the last refresh."""
         decision = self._decisions.get(transaction)
         return None if decision is None else decision.outcome
 
@@ -110,7 +110,7 @@ class Decisions:
         return {key: row for key, (row, _) in self._rows.items()}
 
     def stable_end(self, partition: Partition) -> int:
-        """The offset up to which everything is decided. Raises SW-LOG-DAMAGED if that can no longer be known."""
+        """The offset below which every event is decided. Raises SW-LOG-DAMAGED if damage makes it unknown."""
         undecided = self.undecided(partition)
         if not undecided:
             return partition.end
@@ -118,15 +118,15 @@ class Decisions:
         return undecided[-1].base
 
     def undecided(self, partition: Partition) -> list[Entry]:
-        """The undecided batches, which are at the end; newest first."""
+        """The undecided batches, newest first. They are always at the end of a partition."""
         return list(
             takewhile(lambda e: e.transaction != "" and self.outcome(e.transaction) is None, partition.backwards())
         )
 
     def is_needed(self, base: int, end: int, starts: Mapping[int, int]) -> bool:
-        """Whether the segment with the records from `base` to `end` says something that still matters.
+        """True if the records from `base` to `end` hold a current ledger row, or decide events that still exist.
 
-        `starts` are the lowest offsets that the partitions still hold.
+        `starts`: partition -> lowest offset that it still holds.
         """
         if any(base <= offset < end for _, offset in self._rows.values()):
             return True
@@ -136,7 +136,7 @@ class Decisions:
         return False
 
     def _forget_gone(self) -> None:
-        """Drop decisions about events that are gone, so that memory does not grow with history."""
+        """Drop decisions about removed events, so that memory use stays bounded."""
         starts = {partition.number: partition.start for partition in self.data}
         for name, decision in list(self._decisions.items()):
             if all(end <= starts.get(p, 0) for p, end in decision.ends.items()):

@@ -1,4 +1,4 @@
-"""Where a batch lies: what is known about it without reading its body."""
+"""The location of a batch in its segment, and what its header says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log as its users meet it: append, seek, pull, tail, transactions."""
+"""`EventLog`, the public class of the log: append, seek, pull, tail, transactions."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _SHARED = (CONSUMERS, SCHEMAS, QUARANTINE)  # folders that belong to no partitio
 class EventLog(LogReader[E]):
     """An existing log, for reading and appending.
 
-    The first append to a partition takes its lock, which is kept until `close`: one writer per partition. Any thread
-    may append, and one other may read meanwhile.
-    `fsync` says what a power cut may cost: see `Fsync`. `verify=False` is for proving that the CRC is needed.
+    The first append to a partition takes its lock and keeps it until `close`: one writer per partition. Any thread
+    may append while one other thread reads.
+    `fsync` decides what a power failure can lose: see `Fsync`. `verify=False` exists for the test that proves the CRC necessary.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class EventLog(LogReader[E]):
             self._disk.remove_abandoned(folder)
         settings = self.settings
         self._partitioner = Partitioner(self.event, settings.key, settings.partitions, settings.groups)
-        # With a clock of the caller's nothing happens behind his back: then appends do the syncs that are due.
+        # With an injected clock no timer thread runs: appends do the syncs that are due.
         self._threads = clock is None
         inline = float("inf") if self._threads else sync_every
         views = Views(self._disk, self.path, settings, verify)
         self._schemas, encoder = views.schemas, FrameEncoder(self.schema)
-        self._is_known = not self.is_typed  # that is, its schema: a class may add fields to it
+        self._is_known = not self.is_typed  # True if the log has the schema of the class, which may have further fields
         world = (self._disk, self._clock, self._locks)
         self._writers = [
             Writer(*world, partition, encoder, settings.policy, self._fsync, inline) for partition in views.partitions
@@ -107,9 +107,9 @@ class EventLog(LogReader[E]):
         disk: Disk | None = None,
         **options: Any,
     ) -> EventLog[E]:
-        """Make a log and open it; `options` are those of `EventLog`.
+        """Create a log and open it. `options` are those of `EventLog`.
 
-        With `exist_ok` a log that is there already is opened, if it has the same event, key, partitions and groups.
+        With `exist_ok` an existing log is opened if it has the same event, key, partitions and groups.
         """
         path, disk = Path(path), disk or RealDisk()
         settings = Settings.of(event, key, partitions, groups, policy or Policy(), secrets.token_hex(16))
@@ -118,32 +118,32 @@ class EventLog(LogReader[E]):
                 raise FileExistsError
             for folder in [*map(str, range(partitions)), FOLDER]:
                 disk.make_folder(path / folder)
-            disk.create(path / FILE, settings.encode())  # last: from now on it is a log
+            disk.create(path / FILE, settings.encode())  # last: this file makes the folder a log
         except FileExistsError:
             found = Settings.read(disk, path)
             same = (found.key, found.partitions, found.groups) == (settings.key, partitions, groups)
             if not (exist_ok and same):
                 raise Refused(
                     "SW-LOG-EXISTS",
-                    f"there is a log in {path}: {found.event}, key {found.key}, {plural(found.partitions, 'partition')}, "
+                    f"{path} already holds a log: {found.event}, key {found.key}, {plural(found.partitions, 'partition')}, "
                     f"{found.groups} groups",
                     "open it with EventLog(...), or choose another path",
                 ) from None
         return cls(path, event, disk=disk, **options)
 
-    # Reading, from a place of this object's own.
+    # Reading, with the cursor of this object.
 
     @property
     def positions(self) -> dict[int, int]:
-        """The offset of the next event that `pull` gives, per partition."""
+        """Partition -> offset of the next event that `pull` returns."""
         return dict(self._place.positions)
 
     def seek(self, where: Where, partition: int | None = None) -> None:
-        """Choose where `pull` goes on: see `Cursor.seek`. A new object is at the start."""
+        """Set the position of `pull`: see `Cursor.seek`. A new object is at the start."""
         self._place.seek(where, partition)
 
     def pull(self, max_events: int = 1000, timeout: float = 0.0) -> list[E]:
-        """The next events, at most so many; none if none came within `timeout` seconds."""
+        """The next events, at most `max_events`; empty if none arrived within `timeout` seconds."""
         return [e for chunk in self._place.pull(max_events, timeout) for e in to_structs(self.event, chunk.batch)]
 
     @property
@@ -155,15 +155,15 @@ class EventLog(LogReader[E]):
     # Writing.
 
     def append(self, events: Any) -> Ranges:
-        """Append one event, a list of events, or an Arrow record batch; the offsets they got, per partition.
+        """Append one event, a list of events, or an Arrow record batch. Returns their offsets, per partition.
 
-        When it returns, the events are acknowledged. When it raises SW-LOG-FULL or SW-LOG-IO, some partitions may have
-        got their events and others not; for all or nothing use a transaction.
+        When it returns, the events are acknowledged. When it raises SW-LOG-FULL or SW-LOG-IO, the events of some partitions
+        may have been appended and those of others not. Use a transaction to append all or nothing.
         """
         with self._mutex:
             if self._open_transaction is not None:
                 raise WrongUse(
-                    "SW-LOG-TRANSACTION", "a transaction is open", "append with it, or when it is done, or elsewhere"
+                    "SW-LOG-TRANSACTION", "a transaction is open", "append with the transaction, or after it has ended"
                 )
             return self._append(events, "")
 
@@ -186,7 +186,7 @@ class EventLog(LogReader[E]):
         return offsets
 
     def _class_of(self, events: Any) -> type[Event]:
-        """The class of the events to append: a log that was opened without one takes any with its schema."""
+        """The class of the events to append. A log that was opened without a class takes any class with its schema."""
         first = next(iter(events), None) if isinstance(events, Sequence) else events
         if self.is_typed or not isinstance(first, Event) or type(first) is self.event:
             return self.event
@@ -195,7 +195,7 @@ class EventLog(LogReader[E]):
             return given
         raise WrongUse(
             "SW-LOG-SCHEMA",
-            f"the log {self.path} was opened without a class, and {given.__name__} has not all of its fields, or more",
+            f"the log {self.path} was opened without a class, and {given.__name__} does not have exactly its fields",
             f"open it with the class: EventLog({str(self.path)!r}, {given.__name__})",
         )
 
@@ -210,9 +210,9 @@ class EventLog(LogReader[E]):
 
     @contextlib.contextmanager
     def transaction(self, uid: str, sink: str, fence: int) -> Iterator[Transaction]:
-        """Append to several partitions and change the ledger row, all or nothing: see `transactions`.
+        """Append to several partitions and change the ledger row atomically: see `transactions`.
 
-        Holds every lock until the block ends. A block that ends without `commit` has changed nothing.
+        Holds all locks until the block ends. A block that ends without `commit` changes nothing.
         """
         check_name(uid, "uid"), check_name(sink, "sink")
         with self._mutex, self._all_locks():  # 1, 5
@@ -225,14 +225,14 @@ class EventLog(LogReader[E]):
                 yield begun
             finally:
                 self._open_transaction = None
-                with contextlib.suppress(StreamworkError):  # then the next writer does it
+                with contextlib.suppress(StreamworkError):  # the next writer aborts it then
                     begun.abort()
-                self._retain_rolled()  # not before, or it might remove what is just being written
+                self._retain_rolled()  # after the transaction: retention must not remove what it is writing
 
     def register(self, uid: str, sink: str, fence: int) -> None:
-        """Write a driver's fence into its ledger row; nothing of older drivers is under way when this returns.
+        """Write a driver's fence into its ledger row. When this returns, older drivers have no transaction in flight.
 
-        Refuses a lower fence (SW-SINK-FENCED), and a log that another job writes to (SW-SINK-OWNED).
+        Refuses a fence below the registered one (SW-SINK-FENCED), and a log that another job writes to (SW-SINK-OWNED).
         """
         check_name(uid, "uid"), check_name(sink, "sink")
         with self._mutex, self._all_locks():
@@ -241,7 +241,7 @@ class EventLog(LogReader[E]):
     @contextlib.contextmanager
     def _all_locks(self) -> Iterator[None]:
         if self._open_transaction is not None:
-            raise WrongUse("SW-LOG-TRANSACTION", "a transaction is open", "end it first")
+            raise WrongUse("SW-LOG-TRANSACTION", "a transaction is open", "end the transaction first")
         kept = [writer for writer in self._writers if writer.is_open]
         try:
             for writer in self._writers:
@@ -258,15 +258,15 @@ class EventLog(LogReader[E]):
         for writer in self._writers:
             writer.sync()
 
-    # Upkeep.
+    # Maintenance.
 
     @property
     def recovered(self) -> list[Recovery]:
-        """The torn tails that this object found and cut off, one report each."""
+        """The torn tails that this object has truncated, one report each."""
         return [report for writer in [*self._writers, self._control] for report in writer.recovered]
 
     def retain(self) -> None:
-        """Remove what the log's policy no longer wants and no consumer needs. Happens by itself when segments roll."""
+        """Remove the segments that the policy does not keep and no consumer needs. Runs automatically when a segment rolls."""
         with self._mutex, self._all_locks():
             for writer in self._writers:
                 self._retain(writer.partition)
@@ -285,7 +285,7 @@ class EventLog(LogReader[E]):
         try:
             needed = self.consumers.needed(partition.number)
             retain(self._disk, partition, self.settings.policy, needed, self._clock.now())
-        except (StreamworkError, OSError) as error:  # an append does not fail of it
+        except (StreamworkError, OSError) as error:  # a failed retention does not fail the append
             _log.warning("retention of %s: %s", partition.folder, error)
 
     def sync(self) -> None:
@@ -294,7 +294,7 @@ class EventLog(LogReader[E]):
         super().sync()
 
     def _sync_later(self) -> None:
-        """An append may be the last for a long time; it is synced all the same."""
+        """Start a timer that syncs, in case no further append does."""
         if self._threads and self._timer is None:
             self._timer = Timer(self._sync_every, self._sync_now)
             self._timer.daemon = True
@@ -306,10 +306,10 @@ class EventLog(LogReader[E]):
             for writer in self._writers:
                 writer.sync_behind()
         except StreamworkError as error:
-            _log.error("sync of %s: %s", self.path, error)  # the next append looks at the files anew
+            _log.error("sync of %s: %s", self.path, error)  # the writer is closed; the next append verifies the files
 
     def close(self) -> None:
-        """Sync (but for fsync="never") and let the locks go. The object can be used again."""
+        """Sync (unless fsync="never") and release the locks. The object can be used again."""
         with self._mutex:
             if self._timer is not None:
                 self._timer.cancel()

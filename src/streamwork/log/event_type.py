@@ -1,4 +1,4 @@
-"""An Event type made from an Arrow schema: for programs that have the log but not the class it was made with."""
+"""Builds an Event type from an Arrow schema, for programs that read a log without its class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def event_type(name: str, schema: pa.Schema) -> type[Event]:
     kind = _struct(name, list(schema))
     if not arrow_schema(kind).equals(schema):
         raise Refused(
-            "SW-LOG-SCHEMA", f"no Event type has the schema of {name}", "open the log with the class it was made with"
+            "SW-LOG-SCHEMA",
+            f"no Event type has the schema of {name}",
+            "open the log with the class it was created with",
         )
     return kind
 
@@ -53,7 +55,9 @@ def _plain(kind: Any, name: str) -> Any:
         return dict[str, _annotation(kind.item_field, name)]  # type: ignore[misc]
     if pa.types.is_struct(kind):
         return _struct(name, [kind.field(place) for place in range(kind.num_fields)])
-    raise Refused("SW-LOG-SCHEMA", f"{name} has the Arrow type {kind}, which no event field has", "update Streamwork")
+    raise Refused(
+        "SW-LOG-SCHEMA", f"{name} has the Arrow type {kind}, which no event field can have", "update Streamwork"
+    )
 
 
 _SCALARS: dict[Any, Any] = {

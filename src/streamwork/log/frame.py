@@ -1,13 +1,13 @@
-"""One Arrow batch in a file: how it is written, found again and proven whole.
+"""A frame is one Arrow batch in a segment file: this module encodes, finds and verifies it.
 
-A segment is an Arrow IPC stream: the schema message, then one message per batch, which any Arrow library can read.
+A segment is an Arrow IPC stream, which any Arrow library can read: the schema message, then one message per batch.
 Each batch message carries, in its custom metadata under the key ``streamwork``, one JSON object (`FrameInfo`):
 
     {"head_crc32": "5c1f0a2b", "body_crc32": "90e3a1c4", "size": 3136, "base": 1000, "rows": 50, "time": ..., ...}
 
-`head_crc32` covers the message's header (length prefix and metadata, with these eight digits as zeros), `body_crc32`
-its body, `size` bytes long. So a header can be trusted before its body has been read, or has even been written, and
-what looks like the unfinished end of a file is told apart from damage.
+`head_crc32` covers the message's header (length prefix and metadata, with these eight digits as zeros). `body_crc32`
+covers its body, which is `size` bytes long. A reader can therefore trust a header before the body is read or completely
+written, and can distinguish an unfinished append at the end of a file from damage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 METADATA_KEY = "streamwork"
 PREFIX = 8  # continuation marker and header length, four bytes each
-MAX_HEADER = 1 << 24  # no header is that long; a length beyond it is damage
+MAX_HEADER = 1 << 24  # every header is shorter; a larger length is damage
 _CONTINUATION = b"\xff\xff\xff\xff"
 _ZEROS = b"00000000"
 _MARKER = b'{"head_crc32":"'
@@ -33,25 +33,25 @@ _SIZE_DIGITS = 12
 
 
 class BadFrame(Exception):
-    """These bytes are not a whole, unchanged frame; callers turn it into an error that names file and offset."""
+    """These bytes are not a complete, unchanged frame. Callers turn it into an error that names file and offset."""
 
 
 class FrameInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a batch says about itself."""
+    """The metadata of a batch."""
 
     head_crc32: str
     body_crc32: str
     size: int
     base: int  # offset of the first event
     rows: int
-    time: int  # append time in microseconds since 1970; never falls within a partition
+    time: int  # append time in microseconds since 1970; never decreases within a partition
     synced: int = 0  # every event below this offset was durable when the batch was written
-    transaction: str = ""  # empty: committed by itself
-    extra: dict[str, Any] = {}  # what the writer adds, such as a ledger row
+    transaction: str = ""  # empty: committed without a transaction
+    extra: dict[str, Any] = {}  # further data of the writer, such as a ledger row
 
 
 class FrameTags(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of `FrameInfo` that is known before the batch is serialized."""
+    """The fields of `FrameInfo` that are known before the batch is serialized."""
 
     base: int
     rows: int
@@ -75,11 +75,11 @@ _encode_tags = msgspec.json.Encoder().encode
 
 
 class FrameEncoder:
-    """Serializes batches of one schema. The result of `encode` is good until the next call."""
+    """Serializes batches of one schema. The result of `encode` is valid until the next call."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self.prologue: bytes = schema.serialize().to_pybytes()  # what a segment begins with
+        self.prologue: bytes = schema.serialize().to_pybytes()  # the first bytes of a segment
         self._scratch = bytearray(1 << 16)
 
     def encode(self, batch: pa.RecordBatch, tags: FrameTags) -> memoryview:
@@ -107,7 +107,7 @@ class FrameEncoder:
 def find_frame(data: memoryview, at: int, position: int, verify: bool = True) -> Frame | None:
     """The frame whose header begins at `at` in `data`, which is `position` in its file.
 
-    None if the header is not all there. The body need not be: see `Frame.end`. Raises BadFrame on damage.
+    None if the header is incomplete. The body may be incomplete: see `Frame.end`. Raises BadFrame on damage.
     """
     if len(data) - at < PREFIX:
         return None
@@ -144,13 +144,13 @@ def _info(header: bytes, verify: bool) -> FrameInfo:
 
 
 def check_body(frame: Frame, body: Any) -> None:
-    """Raises BadFrame if the body's bytes are not those that were written."""
+    """Raise BadFrame if the body has changed since it was written."""
     if frame.info.body_crc32 != f"{zlib.crc32(body):08x}":
         raise BadFrame("the batch does not match its CRC")
 
 
 def decode(frame: Frame, data: pa.Buffer, schema: pa.Schema, verify: bool = True) -> pa.RecordBatch:
-    """The batch of a whole frame, without copying; `data` is the frame's bytes, header first."""
+    """The batch of a complete frame, without copying. `data` holds the frame's bytes, header first."""
     if verify:
         check_body(frame, data.slice(frame.body - frame.position))
     try:
@@ -159,12 +159,12 @@ def decode(frame: Frame, data: pa.Buffer, schema: pa.Schema, verify: bool = True
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise BadFrame(f"the batch cannot be decoded: {error}") from None
     if batch.num_rows != frame.info.rows:
-        raise BadFrame("the batch has another number of events than its metadata says")
+        raise BadFrame("the number of events in the batch differs from its metadata")
     return batch
 
 
 def whole_frames(data: bytes, position: int) -> Iterator[Frame]:
-    """The whole, unchanged frames somewhere in these bytes, which are at `position` in their file."""
+    """The complete, unchanged frames anywhere in these bytes, which are at `position` in their file."""
     at, view = 0, memoryview(data)
     while (at := data.find(_CONTINUATION, at)) >= 0:
         try:
@@ -180,10 +180,9 @@ def whole_frames(data: bytes, position: int) -> Iterator[Frame]:
 
 
 def check_unfinished(data: bytes) -> None:
-    """Raises BadFrame if what looks like the beginning of a header, at the end of a file, hides more than that.
+    """Raise BadFrame if these bytes at the end of a file are not the beginning of a header, but a header with a damaged length.
 
-    A damaged length can claim a header that is longer than the file. But then the rest is there: later frames, or the
-    body.
+    A damaged length can claim a header that is longer than the file. Then later frames, or the body, follow it.
     """
     at = data.find(_MARKER)
     if at < 4:

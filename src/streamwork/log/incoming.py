@@ -1,4 +1,4 @@
-"""What people append, as checked record batches."""
+"""Converts appended events to record batches, and checks them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamwork.components.schema import Misfit, check_columns
 from streamwork.errors import JobFailed
 from streamwork.wording import plural
 
-_PIECE_BYTES = 16 << 20  # the most that one frame holds; larger batches become several
+_PIECE_BYTES = 16 << 20  # maximum size of a frame; larger batches are split
 
 
 def to_record_batches(event: type[Event], schema: pa.Schema, events: Any, where: str) -> list[pa.RecordBatch]:
@@ -36,8 +36,8 @@ def _checked(schema: pa.Schema, batch: pa.RecordBatch, where: str) -> pa.RecordB
         if not field.nullable and batch.column(place).null_count:
             raise JobFailed(
                 "SW-TYPE-VALUE",
-                f"{where}: {field.name} may not be null, but is {plural(batch.column(place).null_count, 'time')} in the batch",
-                "fill or leave out these rows, or make a log of a type where the field may be None",
+                f"{where}: {field.name} must not be null, but is null in {plural(batch.column(place).null_count, 'row')}",
+                "fill the field in these rows, leave the rows out, or create a log whose type allows None",
                 retryable=False,
                 about_one_event=True,
             )

@@ -1,7 +1,7 @@
-"""``OFFSET.index``: where the batches of a segment lie, so that nobody has to walk through it.
+"""``OFFSET.index``: the locations of the batches of a segment, so that readers need not scan it.
 
-An Arrow stream of one batch, framed like the segments themselves. It is a cache: it may cover only the beginning of
-its segment, and whoever finds it missing or wrong walks through the segment and writes it anew.
+The file is an Arrow stream of one batch, framed like the segments. It is a cache: it may cover only the beginning of
+its segment. A reader that finds it missing or wrong scans the segment and writes it again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def index_path(segment: Path) -> Path:
 
 
 def write_index(disk: Disk, segment: Path, base: int, entries: Sequence[Entry]) -> None:
-    """Write the index, if the disk lets us: nothing depends on it."""
+    """Write the index. An OSError is ignored: the index is only a cache."""
     columns = [[getattr(entry, name) for entry in entries] for name in _SCHEMA.names]
     batch = pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA
@@ -41,9 +41,9 @@ def write_index(disk: Disk, segment: Path, base: int, entries: Sequence[Entry]) 
 
 
 def read_index(disk: Disk, segment: Path, base: int, start: int, size: int) -> list[Entry] | None:
-    """The entries of the index of `segment`; None if there is none that can be right.
+    """The entries of the index of `segment`; None if it is missing, damaged or does not match the segment.
 
-    `start` is where the segment's first batch must lie, `size` the segment's length.
+    `start` is the byte at which the segment's first batch begins, `size` the segment's length.
     """
     try:
         data = disk.read(index_path(segment))

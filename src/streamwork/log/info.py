@@ -1,4 +1,4 @@
-"""What there is to know about a log at a glance."""
+"""A summary of a log: its partitions and its consumers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from streamwork.log.reader import LogReader
 
 class PartitionInfo(msgspec.Struct, frozen=True):
     partition: int
-    start: int  # lowest offset that is still there
+    start: int  # lowest retained offset
     end: int  # offset of the next event
-    committed_end: int  # where a read-committed reader ends
+    committed_end: int  # end for a read-committed reader
     segments: int
     bytes: int
     writer: Holder | None
@@ -25,10 +25,10 @@ class PartitionInfo(msgspec.Struct, frozen=True):
 
 class ConsumerInfo(msgspec.Struct, frozen=True):
     uid: str
-    job: str  # its name; empty if the consumer is no job
+    job: str  # the job's name; empty if the consumer is not a job
     source: str
-    offsets: dict[str, int]  # from where on it needs the log
-    read: dict[str, int]  # how far it has read
+    offsets: dict[str, int]  # partition -> lowest offset that it needs
+    read: dict[str, int]  # partition -> offset that it has read up to
     lag: int  # committed events that it has not read, over all partitions
 
 
@@ -45,7 +45,7 @@ class LogInfo(msgspec.Struct, frozen=True):
 
 
 def describe(log: LogReader[Any], locks: Locks) -> LogInfo:
-    """Look at the log as it is now. Damage at the end of a partition is part of the answer, not an error."""
+    """Summarize the log as it is now. Damage at the end of a partition is reported in the summary and not raised."""
     partitions = [_partition(log, number, locks) for number in log.partitions()]
     consumers = [
         _consumer(consumer, source, partitions) for consumer in log.consumers.all() for source in consumer.sources

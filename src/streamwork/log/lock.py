@@ -1,6 +1,6 @@
-"""One writer per partition: a lock of the operating system, whose file says who holds it.
+"""The lock that gives a partition one writer: an `flock` on a file that names the holder.
 
-The lock goes away with its process, however that ends. The file stays; only the lock on it counts.
+The operating system releases the lock when its process ends, also after a crash. The file stays; only the lock on it counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RETRY = 0.005
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a lock."""
+    """The process that holds a lock."""
 
     pid: int
     host: str
@@ -41,13 +41,13 @@ class Lock(Protocol):
 
 
 class Locks(Protocol):
-    """Where locks come from; tests on a simulated disk put their own in place."""
+    """Gives out locks. Tests on a simulated disk pass in their own."""
 
     def acquire(self, folder: Path, timeout: float) -> Lock:
-        """The lock of a partition's folder. Raises SW-LOG-LOCKED, naming the holder, after `timeout` seconds."""
+        """Take the lock of a partition's folder. Raises SW-LOG-LOCKED, naming the holder, after `timeout` seconds."""
 
     def holder(self, folder: Path) -> Holder | None:
-        """Who holds it now, as far as that is known."""
+        """The current holder; None if the lock is free or the holder is unknown."""
 
 
 class FileLock:
@@ -63,11 +63,11 @@ class FileLock:
 
     def release(self) -> None:
         if self._descriptor is not None:
-            os.close(self._descriptor)  # the last descriptor of an open file takes its lock along
+            os.close(self._descriptor)  # closing the last descriptor of an open file releases its lock
             self._descriptor = None
 
 
-# A forked child shares the open file, and would keep the lock alive after its parent's death.
+# A forked child shares the open file. Without this the child would hold the lock after its parent's death.
 _held: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
@@ -95,7 +95,7 @@ class FileLocks:
                     raise locked(folder, _read_holder(descriptor))
                 self._clock.sleep(_RETRY)
             holder = Holder(os.getpid(), socket.gethostname(), self._clock.now())
-            with contextlib.suppress(OSError):  # on a full disk the lock holds all the same, without a name
+            with contextlib.suppress(OSError):  # on a full disk the lock is held, but its file does not name the holder
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, msgspec.json.encode(holder) + b"\n", 0)
         except BaseException:
@@ -109,7 +109,7 @@ class FileLocks:
         except FileNotFoundError:
             return None
         try:
-            # A shared lock, so that two curious readers do not take each other for writers.
+            # A shared lock, so that two callers of this method do not take each other for writers.
             return None if _try_lock(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
         finally:
             os.close(descriptor)
@@ -126,7 +126,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 def _read_holder(descriptor: int) -> Holder | None:
     try:
         return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
-    except msgspec.DecodeError:  # it is being written just now
+    except msgspec.DecodeError:  # it is being written
         return None
 
 
@@ -135,5 +135,5 @@ def locked(folder: Path, holder: Holder | None) -> JobFailed:
     return JobFailed(
         "SW-LOG-LOCKED",
         f"{who} is writing to {folder}; a partition has one writer at a time",
-        "append from that process, or end it and try again: its lock goes with it",
+        "append from that process, or end it and try again: the lock ends with the process",
     )

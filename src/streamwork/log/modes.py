@@ -1,4 +1,4 @@
-"""The choices that a user of the log makes."""
+"""The options of the log that have named values, and the rule for names."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Fsync(Enum):
-    """When an appended event is forced onto the disk, and so what a failure can cost.
+    """When appended events are synced to disk, and which acknowledged events a failure can lose.
 
-    | mode | killed process | crashed system, power cut | cost |
+    | mode | lost with a killed process | lost in a system crash or power failure | cost |
     |---|---|---|---|
-    | always | nothing that was acknowledged | nothing that was acknowledged | one sync per append |
-    | interval | nothing that was acknowledged | the appends of the last `sync_every` seconds | one sync per interval |
-    | never | nothing that was acknowledged | all since the segment began: whatever the system had not written yet | none |
+    | always | nothing | nothing | one sync per append |
+    | interval | nothing | the appends of the last `sync_every` seconds | one sync per interval |
+    | never | nothing | what the system had not written yet, at most the active segment | none |
 
-    What survives is always a prefix: never a later event without the earlier ones of its partition. Finished segments
-    and transactions are synced in every mode. Readers see events at once, so after a power cut they may have seen
-    more than survived; `EventLog.sync()`, which readers may call too, closes that gap before a position is kept.
+    A prefix of each partition survives: never a later event without the earlier ones. Finished segments
+    and transactions are synced in every mode. Readers see events before they are synced, so they may have seen events that a
+    power failure loses. A reader that stores a position calls `EventLog.sync()` first.
     """
 
     ALWAYS = "always"
@@ -32,11 +32,11 @@ class Fsync(Enum):
 
 
 class Isolation(Enum):
-    """What a reader sees of transactions.
+    """Which events of transactions a reader sees.
 
-    read-committed: only committed ones; the reader waits in front of one that is open, and passes over the events of
-    one that was given up (their offsets stay empty). read-uncommitted: every event, at once.
-    Appends outside a transaction are committed by themselves.
+    read-committed: those of committed transactions. The reader stops before an open transaction, and skips the events of
+    an aborted one (their offsets stay empty). read-uncommitted: every event, immediately.
+    An append outside a transaction is committed when it returns.
     """
 
     READ_COMMITTED = "read-committed"
@@ -44,7 +44,7 @@ class Isolation(Enum):
 
 
 def choose(kind: type[M], value: M | str, name: str) -> M:
-    """The member of `kind` that a person meant."""
+    """The member of `kind` with this value."""
     try:
         return value if isinstance(value, kind) else kind(value)
     except ValueError:
@@ -53,7 +53,7 @@ def choose(kind: type[M], value: M | str, name: str) -> M:
 
 
 def check_name(name: str, what: str) -> str:
-    """Names from people become file names, so they are kept plain."""
+    """Check a name that becomes a file name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise WrongUse("SW-LOG-NAME", f"{what} {name!r} is not a usable name", "use 1 to 64 of A-Z a-z 0-9 _ -")
+        raise WrongUse("SW-LOG-NAME", f"{name!r} is not a valid {what} name", "use 1 to 64 of A-Z a-z 0-9 _ -")
     return name

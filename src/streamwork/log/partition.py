@@ -1,7 +1,7 @@
-"""A partition, as readers know it: its segments in order, and what lies where.
+"""The segments of a partition, in order, as a reader finds them.
 
-Readers take no lock and write nothing but an index that is missing. They may read while the writer appends, rolls and
-removes: they stop before a batch that is not whole, and an offset that is gone or not there yet is an error.
+Readers take no lock and write nothing but missing indexes. They may read while the writer appends, rolls and removes
+segments. They stop before an incomplete batch. An offset that was removed or not written yet is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEEP_LOADED = 8
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Some events of one partition, in order: the first has `offset`, and all were appended at `time`."""
+    """Consecutive events of one partition. The first has `offset`; all were appended at `time`."""
 
     partition: int
     offset: int
@@ -37,7 +37,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class Partition:
-    """Call `refresh` to see what was appended since; the rest answers from what the last refresh found."""
+    """The segments as of the last `refresh`."""
 
     def __init__(self, disk: Disk, folder: Path, number: int, shape: Format) -> None:
         self.folder = folder
@@ -58,31 +58,31 @@ class Partition:
                 if last.end == last.base or not self._disk.exists(self._following(last.end)):
                     return
                 self._bases.append(last.end)  # the writer has rolled: `last` is finished
-        except FileNotFoundError:  # so old that it was retained away
+        except FileNotFoundError:  # retention has removed the segment
             self.relist()
             if self._bases:
                 self._load(self._bases[-1]).refresh()
 
     def _following(self, end: int) -> Path:
-        """Where the writer will go on when it rolls. Asked all the time by whoever waits for events: remembered."""
+        """The path of the segment that begins at `end`. Cached: a reader that waits for events needs it on each refresh."""
         if self._next[0] != end:
             self._next = (end, segment_path(self.folder, end))
         return self._next[1]
 
     def relist(self) -> None:
-        """Look at the folder again: segments may have come and gone."""
+        """List the folder again: segments may have been added and removed."""
         names = (Path(name) for name in self._disk.names(self.folder))
         found = (number_of(name.stem, OFFSET_DIGITS) for name in names if name.suffix == SUFFIX)
         self._bases = sorted(base for base in found if base is not None)
         self._loaded = {base: segment for base, segment in self._loaded.items() if base in set(self._bases)}
 
     def forget(self) -> None:
-        """Trust nothing that was read before: somebody else has written here."""
+        """Discard everything read so far: another process has written here."""
         self._bases, self._loaded = [], {}
 
     @property
     def start(self) -> int:
-        """The lowest offset that is still there. Looks at the folder: another process may be retaining."""
+        """The lowest retained offset. Lists the folder, because another process may remove segments."""
         self.relist()
         return self._bases[0] if self._bases else 0
 
@@ -93,7 +93,7 @@ class Partition:
 
     @property
     def active(self) -> Segment:
-        """The segment that is being written; only where there is one."""
+        """The segment that is being written. The partition must have segments."""
         return self._load(self._bases[-1])
 
     @property
@@ -109,13 +109,13 @@ class Partition:
         return sizes
 
     def add_segment(self, base: int) -> Segment:
-        """The writer's own: a segment that it is about to create."""
+        """Add a segment that the writer is about to create."""
         self._bases.append(base)
         self._loaded[base] = Segment(self._disk, self.folder, base, self._shape)
         return self._loaded[base]
 
     def check_end(self) -> None:
-        """Raise SW-LOG-DAMAGED if what follows the end is damage, for which no reader should wait."""
+        """Raise SW-LOG-DAMAGED if damage follows the end, so that readers do not wait for it."""
         if self._bases and (segment := self.active).bad is not None:
             raise segment.damaged(segment.bad, segment.end, segment.scanned)
 
@@ -130,13 +130,13 @@ class Partition:
         return segment
 
     def segment(self, place: int) -> Segment:
-        """The segment at a place in `bases`, whole; a finished one is indexed if it was not."""
+        """The segment at a place in `bases`, scanned to its end. A finished one without an index gets one."""
         segment = self._load(self._bases[place])
         if place == len(self._bases) - 1:
             return segment
         following = self._bases[place + 1]
         if segment.end != following:
-            segment.refresh()  # the last batches came after we had loaded it
+            segment.refresh()  # the last batches were appended after it was loaded
         if segment.end != following:
             segment.rebuild()  # a wrong index
         if segment.end != following and segment.bad is None:
@@ -167,7 +167,7 @@ class Partition:
                 yield from reversed(self.segment(place).entries)
 
     def _whole(self, start: int, end: int) -> Iterator[tuple[Segment, Entry, Frame, pa.Buffer]]:
-        """Each batch's frame and bytes, the header checked against what we knew about it."""
+        """The frame and the bytes of each batch, with the header checked against the batch's entry."""
         rebuilt = -1
         while start < end:
             segment, entry = self._find(start)
@@ -178,16 +178,16 @@ class Partition:
             except BadFrame as bad:
                 if rebuilt == start:
                     raise segment.damaged(bad, entry.base, entry.position) from None
-                segment.rebuild()  # a wrong index looks like damage: only if the file itself agrees is it damage
+                segment.rebuild()  # the index may be wrong: it is damage only if a scan of the file finds it, too
                 rebuilt = start
                 continue
             yield segment, entry, frame, data
             start = entry.end
 
     def chunks(self, start: int, end: int, wanted: Callable[[str], bool]) -> Iterator[Chunk]:
-        """The events from `start` up to, not including, `end`, in batches that are not copied.
+        """The events from `start` up to, but not including, `end`, in batches that are not copied.
 
-        Batches whose transaction is not `wanted` are passed over. Raises SW-LOG-GONE, SW-LOG-DAMAGED, SW-LOG-AHEAD.
+        Skips batches whose transaction is not `wanted`. Raises SW-LOG-GONE, SW-LOG-DAMAGED, SW-LOG-AHEAD.
         """
         for segment, entry, frame, data in self._whole(start, end):
             if not wanted(entry.transaction):
@@ -202,7 +202,7 @@ class Partition:
             yield Chunk(self.number, first, frame.info.time, batch)
 
     def infos(self, start: int, end: int) -> Iterator[FrameInfo]:
-        """What each batch says about itself."""
+        """The metadata of each batch."""
         for _, _, frame, _ in self._whole(start, end):
             yield frame.info
 
@@ -225,14 +225,14 @@ class Partition:
         start = self.start
         return Refused(
             "SW-LOG-GONE",
-            f"partition {self.number} of {self.folder.parent} begins at offset {start}; {offset} was retained away",
-            "to go on without these events, seek to the start. To keep events for a reader, register it as a consumer",
+            f"partition {self.number} of {self.folder.parent} begins at offset {start:,}; retention has removed offset {offset:,}",
+            "seek to the start to continue without these events. Register a reader as a consumer to keep events for it",
         )
 
     def ahead(self, offset: int) -> Refused:
         return Refused(
             "SW-LOG-AHEAD",
-            f"partition {self.number} of {self.folder.parent} ends at offset {self.end}; {offset} is not there",
-            "if the log was replaced or the machine lost power, the reader has seen events that are gone: start it from "
-            "a position that the log has",
+            f"partition {self.number} of {self.folder.parent} ends at offset {self.end:,}, before offset {offset:,}",
+            "start the reader from an offset that the log has. If the log was replaced or the machine lost power, the reader "
+            "has read events that no longer exist",
         )

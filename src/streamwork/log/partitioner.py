@@ -1,4 +1,4 @@
-"""Which partition an event belongs to: by key through the key groups of `components.keys`, else in turn."""
+"""Assigns events to partitions: by the key groups of `components.keys`, or round robin without a key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamwork.components.keys import Key
 
 
 class Partitioner:
-    """Splits batches."""
+    """Splits batches by partition."""
 
     def __init__(self, event: type[Event], key: tuple[str, ...], partitions: int, groups: int) -> None:
         self._key = Key.of(event, key) if key else None
@@ -21,7 +21,7 @@ class Partitioner:
         self._turn = 0
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batch's events per partition, in order; partitions without events are left out."""
+        """The batch's events by partition, in their order. Partitions without events are left out."""
         if self._partitions == 1 or self._key is None:
             yield self._turn, batch
             self._turn = (self._turn + 1) % self._partitions
@@ -32,7 +32,7 @@ class Partitioner:
         if batch.num_rows in counts:
             yield int(targets[0]), batch
             return
-        # One `take` that sorts by partition, stable so that order is kept, then slices: cheaper than a filter each.
+        # One stable sort by partition (`take`), then slices: cheaper than one filter per partition.
         ordered = batch.take(pa.array(np.argsort(targets, kind="stable")))
         start = 0
         for partition, count in enumerate(counts.tolist()):

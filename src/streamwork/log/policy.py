@@ -1,4 +1,4 @@
-"""When a segment is finished and when it may go: pure functions, with the time passed in."""
+"""When a segment is finished and when it may be removed: pure functions, with the time passed in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Sizes in bytes, ages in seconds, each per partition; None means without limit."""
+    """Limits for rolling and retention, per partition. Sizes are in bytes, ages in seconds; None means no limit."""
 
     segment_bytes: int = 64 << 20
     segment_age: float | None = None
@@ -16,7 +16,7 @@ class Policy(msgspec.Struct, frozen=True):
     retain_age: float | None = None
 
     def problem(self) -> str:
-        """What is wrong with it, for people; empty if nothing is."""
+        """A message that names an invalid value; empty if all are valid."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -25,7 +25,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class SegmentFacts(msgspec.Struct, frozen=True):
-    """What retention has to know about one finished segment."""
+    """The facts about one finished segment that retention decides on."""
 
     base: int
     end: int
@@ -34,7 +34,7 @@ class SegmentFacts(msgspec.Struct, frozen=True):
 
 
 def must_roll(policy: Policy, size: int, first_append: float | None, incoming: int, now: float) -> bool:
-    """Whether the next frame, of `incoming` bytes, belongs in a new segment. An empty segment is never rolled."""
+    """True if the next frame, of `incoming` bytes, belongs in a new segment. An empty segment is never rolled."""
     if first_append is None:
         return False
     if size + incoming > policy.segment_bytes:
@@ -43,10 +43,10 @@ def must_roll(policy: Policy, size: int, first_append: float | None, incoming: i
 
 
 def removable(policy: Policy, finished: Sequence[SegmentFacts], active: int, needed: int, now: float) -> int:
-    """How many of the oldest finished segments may go.
+    """The number of the oldest finished segments that may be removed.
 
-    `active` is the size of the segment being written, which always stays; `needed` is the lowest offset that some
-    registered consumer still has to read: no segment with that offset or a later one goes.
+    `active` is the size of the segment being written, which is never removed. `needed` is the lowest offset that a
+    registered consumer needs: no segment with that offset or a later one is removed.
     """
     total = active + sum(segment.size for segment in finished)
     count = 0

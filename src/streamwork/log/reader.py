@@ -30,7 +30,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Located(msgspec.Struct, frozen=True):
-    """An event and where it is."""
+    """An event with its partition, offset and append time."""
 
     partition: int
     offset: int
@@ -39,10 +39,10 @@ class Located(msgspec.Struct, frozen=True):
 
 
 class LogReader(Generic[E]):
-    """Reads an existing log of events of one type (without one: a type with every field of the log).
+    """Reads an existing log. Without `event`, events have a generated type with every field of the log.
 
-    Offsets count the events of a partition. `end` and `ends` look at the files; `read` does not see further than the
-    last such look. Use an object from one thread; make as many objects as you like.
+    Offsets count the events of a partition. `end` and `ends` check the files for new events; `read` reads up to the
+    last such check. An object is not thread-safe; a process may have any number of objects.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class LogReader(Generic[E]):
         return list(range(self.settings.partitions))
 
     def start(self, partition: int) -> int:
-        """The lowest offset that is still there."""
+        """The lowest retained offset."""
         return self.views.partition(partition).start
 
     def end(self, partition: int) -> int:
-        """The offset after the last event that this reader may see. Raises SW-LOG-DAMAGED if damage follows it."""
+        """The offset after the last event visible to this reader. Raises SW-LOG-DAMAGED if damage follows it."""
         self.views.decisions.refresh()
         return self._end(self.views.partition(partition))
 
     def ends(self) -> dict[int, int]:
-        """`end` of every partition, as of one moment: of a transaction, all or nothing is before these ends."""
-        self.views.decisions.refresh()  # first, so that all batches of every transaction known to be committed are there
+        """`end` of every partition, consistent: these ends include either all events of a transaction or none."""
+        self.views.decisions.refresh()  # first: then the partitions hold all batches of every transaction known as committed
         return {partition.number: self._end(partition) for partition in self.views.partitions}
 
     def _end(self, partition: Partition) -> int:
@@ -96,25 +96,27 @@ class LogReader(Generic[E]):
         return self.views.decisions.stable_end(partition)
 
     def offset_at(self, partition: int, time: datetime) -> int:
-        """The first offset that was appended at `time` or later; the end if there is none."""
+        """The first offset appended at `time` or later; the end if there is none."""
         if time.tzinfo is None:
-            raise WrongUse("SW-LOG-SEEK", f"{time!r} has no time zone", "use datetime.now(UTC) or the like")
+            raise WrongUse(
+                "SW-LOG-SEEK", f"{time!r} has no time zone", "pass a datetime with a time zone, as datetime.now(UTC)"
+            )
         end = self.end(partition)
         return min(end, self.views.partition(partition).offset_at(_microseconds(time)))
 
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The events from offset `start` up to, not including, `end`, as record batches over the mapped file.
+        """The events from offset `start` up to, but not including, `end`, as record batches over the mapped file.
 
-        The same ones each time. Raises SW-LOG-GONE, SW-LOG-DAMAGED, and SW-LOG-AHEAD beyond the end.
+        Repeatable. Raises SW-LOG-GONE, SW-LOG-DAMAGED, and SW-LOG-AHEAD beyond the end.
         """
         for chunk in self.read_chunks(partition, start, end):
             yield chunk.batch
 
     def read_chunks(self, partition: int, start: int, end: int) -> Iterator[Chunk]:
-        """Like `read`, each batch with its offset and its time."""
+        """Like `read`, with the offset and append time of each batch."""
         chosen = self.views.partition(partition)
         if max(start, end) > chosen.end or (start < end and end > self._stable_end(chosen)):
-            self.end(partition)  # perhaps it has come since
+            self.end(partition)  # it may have been appended since
             if max(start, end) > chosen.end or (start < end and end > self._stable_end(chosen)):
                 raise chosen.ahead(max(start, end))
         for chunk in chosen.chunks(start, end, self._is_visible):
@@ -132,11 +134,11 @@ class LogReader(Generic[E]):
         return self.views.decisions.outcome(transaction) is Outcome.COMMITTED
 
     def cursor(self, where: Where = "start") -> Cursor:
-        """A place of one's own in the log."""
+        """A new cursor on the log."""
         return Cursor(self, self._clock, where)
 
     def last(self, count: int) -> list[Located]:
-        """The newest events, at most so many, in the order of their append."""
+        """The newest `count` events, in append order."""
         return self._last(count, self.ends())
 
     def _last(self, count: int, ends: dict[int, int]) -> list[Located]:
@@ -154,12 +156,12 @@ class LogReader(Generic[E]):
         return found[-count:] if count else []
 
     def tail(self, last: int = 0, stop: Callable[[], bool] = lambda: False) -> Iterator[E]:
-        """The newest `last` events, then each new one as it comes, until `stop` says so."""
+        """The newest `last` events, then each new event as it is appended, until `stop` returns True."""
         for one in self.tail_located(last, stop):
             yield one.event
 
     def tail_located(self, last: int = 0, stop: Callable[[], bool] = lambda: False) -> Iterator[Located]:
-        """Like `tail`, each event with its place."""
+        """Like `tail`, with the partition, offset and append time of each event."""
         cursor = self.cursor("end")
         yield from self._last(last, cursor.positions)
         for chunks in cursor.follow(10_000, stop):
@@ -171,24 +173,26 @@ class LogReader(Generic[E]):
         return [Located(chunk.partition, offset, chunk.time, e) for offset, e in enumerate(events, chunk.offset)]
 
     def ledger(self, uid: str, sink: str) -> LedgerRow | None:
-        """How far a job has come with writing to this log; None if it never registered."""
+        """The ledger row of a job's sink that writes to this log; None if it never registered."""
         self.views.decisions.refresh()
-        self.views.decisions.partition.check_end()  # an older row than the newest would be a wrong answer
+        self.views.decisions.partition.check_end()  # damage would hide a newer row
         return self.views.decisions.row(uid, sink)
 
     def sync(self) -> None:
-        """Make everything that can be seen durable, whoever wrote it: call it before keeping a position for good.
+        """Make all visible events durable, also those of other writers. Call it before storing a position durably.
 
-        Then no position that was kept is ever ahead of what a power cut leaves of the log, whatever the writers' fsync.
+        A stored position is then never ahead of the events that survive a power failure, with any fsync of the writers.
         """
         for partition in [*self.views.partitions, self.views.decisions.partition]:
             partition.refresh()
             if partition.bases:
-                with contextlib.suppress(FileNotFoundError):  # finished and retained away since; it was synced then
+                with contextlib.suppress(
+                    FileNotFoundError
+                ):  # removed by retention since; it was synced when it was finished
                     self._disk.sync(partition.active.path)
 
     def close(self) -> None:
-        """Nothing to do for a reader; writers have more."""
+        """Does nothing for a reader. Writers override it."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,6 @@
-"""Removing what nobody needs any more, oldest first.
+"""Retention: removes the oldest segments that the policy does not keep and no consumer needs.
 
-The index goes before its segment, and a segment before the next newer one: wherever this stops, what is left is a log
-without holes.
+An index is removed before its segment, and a segment before the next newer one: an interrupted run leaves a log without holes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from streamwork.world import Disk
 
 
 def retain(disk: Disk, partition: Partition, policy: Policy, needed: int | None, now: float) -> int:
-    """Remove the segments that the policy no longer wants and no consumer needs; how many. Needs the writer's lock."""
+    """Remove the segments that the policy does not keep and no consumer needs. Returns their number. Needs the writer's lock."""
     if policy.retain_bytes is None and policy.retain_age is None:
         return 0
     partition.relist()
@@ -33,7 +32,7 @@ def retain(disk: Disk, partition: Partition, policy: Policy, needed: int | None,
 
 
 def retain_decisions(disk: Disk, decisions: Decisions) -> None:
-    """Remove the oldest segments of ``transactions`` that say nothing about what is left. Needs its lock."""
+    """Remove the oldest segments of ``transactions`` that concern only removed events. Needs its lock."""
     partition = decisions.partition
     starts = {data.number: data.start for data in decisions.data}
     partition.relist()
@@ -47,20 +46,20 @@ def retain_decisions(disk: Disk, decisions: Decisions) -> None:
 def _facts(disk: Disk, partition: Partition, place: int) -> SegmentFacts:
     base, end = partition.bases[place], partition.bases[place + 1]
     entries = partition.segment(place).entries
-    # A segment that cannot be read says nothing about its age: it counts as new, and stays for its reader's error.
+    # The age of an unreadable segment is unknown: it counts as new, and is kept so that its readers get the error.
     last = entries[-1].time / 1_000_000 if entries else float("inf")
     return SegmentFacts(base, end, disk.size(segment_path(partition.folder, base)), last)
 
 
 def _remove(disk: Disk, partition: Partition, base: int) -> None:
     path = segment_path(partition.folder, base)
-    with contextlib.suppress(OSError):  # it will be tried again at the next roll
+    with contextlib.suppress(OSError):  # the next roll tries again
         disk.remove(index_path(path))
         disk.remove(path)
 
 
 def _remove_lost_indexes(disk: Disk, partition: Partition) -> None:
-    """A reader may have written an index just after its segment went."""
+    """Remove indexes without a segment: a reader may write an index just after its segment was removed."""
     names = set(disk.names(partition.folder))
     for name in names:
         if name.endswith(".index") and name.replace(".index", ".arrow") not in names:

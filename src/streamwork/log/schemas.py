@@ -1,14 +1,14 @@
 """The schemas that the segments of a log may have, oldest first.
 
-``log.json`` holds the first one. A class fits the log if it has the fields of the first schema, and every other field of it has a
-default, and the type that any schema gives it. When a writer's class has a schema that is not there yet, the writer adds it:
+``log.json`` holds the first schema. A class fits the log if it has the fields of the first schema, if every other field has a
+default, and if fields have the types that the log's schemas give them. A writer whose class has a new schema adds it:
 
-    1  ``LOG/schemas/N.json`` is created, durably and only if there is none of that number; it never changes
-    2  the writer begins a new segment in each partition that it appends to, with the new schema at its beginning
+    1  create ``LOG/schemas/N.json``, durably and only if it does not exist; it never changes
+    2  begin a new segment, with the new schema at its beginning, in each partition that it appends to
 
-A crash between 1 and 2 leaves a schema without segments. Writers with another class go on with their schema, in segments of
-their own. Readers bring each batch to the schema of their class: a column that the segment lacks is filled with the default, one
-that the class lacks is left out. A segment that begins with a schema of none of these files is damaged.
+A crash between 1 and 2 leaves a schema without segments. Writers with another class keep their schema, in segments of
+their own. Readers convert each batch to the schema of their class: a column that the segment lacks is filled with the default,
+a column that the class lacks is left out. A segment whose schema is in none of these files is damaged.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from streamwork.world import Disk
 
 FOLDER = "schemas"
 _NAME = re.compile(r"([1-9][0-9]{0,5})\.json", re.ASCII)
-_DAMAGED = "restore the file from a backup; it never changes once it is made"
+_DAMAGED = "restore the file from a backup; it never changes after it is created"
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A schema that segments may begin with, and the bytes that they begin with."""
+    """A schema that segments may begin with, and its serialized bytes."""
 
     schema: pa.Schema
     prologue: bytes
@@ -46,7 +46,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """``schemas/N.json``. `fields` is for people; `arrow` (IPC schema) and `defaults` (IPC stream of one row) are for programs."""
+    """``schemas/N.json``. `fields` is for display. Programs read `arrow` (IPC schema) and `defaults` (IPC stream of one row)."""
 
     event: str
     fields: dict[str, str]
@@ -65,7 +65,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 class Schemas:
-    """The known schemas of one log. `look` finds those that were added since."""
+    """The schemas of one log, as of the last `refresh`."""
 
     def __init__(self, disk: Disk, log: Path, settings: Settings) -> None:
         self.versions = [Version.of(settings.schema)]
@@ -73,21 +73,21 @@ class Schemas:
         self._defaults: dict[str, pa.Array] = {}  # as they are stored
         self._disk = disk
         self._log = log
-        self.look()
+        self.refresh()
 
     @property
     def whole(self) -> pa.Schema:
-        """Every field that any of them has."""
+        """A schema with the fields of all schemas."""
         fields = {field.name: field for version in self.versions for field in version.schema}
         return pa.schema(list(fields.values()))
 
     @property
     def defaults(self) -> Defaults:
-        """What stands in a field that was added later, for readers that do not have the class."""
+        """The values of fields that were added later, for readers without the class."""
         return self._defaults
 
-    def look(self) -> bool:
-        """True if schemas were added since the last look."""
+    def refresh(self) -> bool:
+        """Read the schemas that were added since the last refresh. True if there are any."""
         known = len(self.versions)
         numbers = {int(match[1]) for name in self._disk.names(self._log / FOLDER) if (match := _NAME.fullmatch(name))}
         while (number := len(self.versions) + 1) in numbers:
@@ -95,11 +95,11 @@ class Schemas:
             self._event = stored.event
             self.versions.append(Version.of(_schema(stored.arrow)))
             for field, values in _one_row(stored.defaults).items():
-                self._defaults.setdefault(field, values)  # a later class may have another: the first one stands
+                self._defaults.setdefault(field, values)  # the first default applies, even if a later class has another
         return len(self.versions) > known
 
     def check(self, event: type[Event]) -> bool:
-        """True if it has one of the schemas, False if it fits them but has another one. Refuses all others: SW-LOG-SCHEMA."""
+        """True if the class has one of the schemas, False if it fits with a new one. Raises SW-LOG-SCHEMA if it does not fit."""
         mine = arrow_schema(event)
         if any(mine.equals(version.schema) for version in self.versions):
             return True
@@ -108,13 +108,13 @@ class Schemas:
             return False
         raise Refused(
             "SW-LOG-SCHEMA",
-            f"the log {self._log} holds {self._event}, which is not the {event.__name__} given: {'; '.join(wrong)}",
-            "use the class that the log was made with; it may have further fields, if each has a default. For any other change, "
-            "make a new log and copy the events over",
+            f"the log {self._log} holds {self._event}, which differs from the given {event.__name__}: {'; '.join(wrong)}",
+            "use the class that the log was created with; it may have further fields if each has a default. For any other "
+            "change, create a new log and copy the events",
         )
 
     def add(self, event: type[Event]) -> None:
-        """Make the schema of `event` one of the log's, if it is none yet. Several writers may do so at a time."""
+        """Add the schema of `event` to the log if the log does not have it. Several writers may do so at the same time."""
         while not self.check(event):
             schema, fields = arrow_schema(event), fields_of(event)
             added = [name for name in schema.names if name not in self.versions[0].schema.names]
@@ -126,8 +126,8 @@ class Schemas:
             try:
                 self._disk.create(self._path(len(self.versions) + 1), msgspec.json.encode(stored) + b"\n")
             except FileExistsError:
-                """Another writer has added a schema: look at that one."""
-            self.look()
+                """Another writer has added a schema: read it, and check again."""
+            self.refresh()
 
     def _path(self, number: int) -> Path:
         return self._log / FOLDER / f"{number}.json"
@@ -144,7 +144,7 @@ class Schemas:
 
 
 def _differences(event: type[Event], first: pa.Schema, whole: pa.Schema) -> list[str]:
-    """Why a class does not fit a log with these fields; nothing if it does."""
+    """The reasons why a class does not fit a log with these fields; empty if it fits."""
     here, there = ({field.name: _shown(field) for field in one} for one in (arrow_schema(event), whole))
     wrong = [
         f"{name}: {there[name]} in the log, {here.get(name, 'absent')} in {event.__name__}"

@@ -1,4 +1,4 @@
-"""One file of a partition, as a reader knows it: the batches found in it so far."""
+"""One file of a partition, and the batches that a reader has found in it so far."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class KnownSchemas(Protocol):
 
     versions: list[Version]
 
-    def look(self) -> bool:
-        """True if some were added since."""
+    def refresh(self) -> bool:
+        """Read the schemas that were added since. True if there are any."""
 
 
 class OneSchema:
-    """Segments that all have the same one."""
+    """The schema of segments that all have the same one."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.versions = [Version.of(schema)]
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
 
 class Format(msgspec.Struct, frozen=True):
-    """What is the same for all segments of a partition. `verify=False` is for proving that the CRC is needed, nothing else."""
+    """Properties of all segments of a partition. `verify=False` exists for the test that proves the CRC necessary."""
 
     schemas: KnownSchemas
     verify: bool = True
@@ -52,20 +52,20 @@ def segment_path(folder: Path, base: int) -> Path:
 
 
 class Segment:
-    """Walks through a segment as it grows. What is at the end of the file and not whole is left for later."""
+    """Scans a segment as it grows. An incomplete batch at the end of the file is left for the next refresh."""
 
     def __init__(self, disk: Disk, folder: Path, base: int, shape: Format) -> None:
         self.base = base
         self.path = segment_path(folder, base)
         self.entries: list[Entry] = []
-        self.bad: BadFrame | None = None  # what stands at `scanned` is neither whole nor unfinished
-        self.scanned = 0  # bytes that are understood
-        self.indexed = 0  # bytes that the index knew
-        self.version = shape.schemas.versions[-1]  # its schema, once it has begun
-        self._start = len(self.version.prologue)  # where the first batch lies
+        self.bad: BadFrame | None = None  # the damage at `scanned`
+        self.scanned = 0  # bytes scanned: the end of the last complete batch
+        self.indexed = 0  # bytes that the index covers
+        self.version = shape.schemas.versions[-1]  # its schema, valid once its beginning is read
+        self._start = len(self.version.prologue)  # position of the first batch
         self._disk = disk
         self._shape = shape
-        self._recent = (0, pa.py_buffer(b""))  # what `refresh` read last: whoever follows the end wants just that
+        self._recent = (0, pa.py_buffer(b""))  # the bytes that `refresh` read last, for readers that follow the end
         self._mapped = pa.py_buffer(b"")
 
     @property
@@ -73,14 +73,12 @@ class Segment:
         return self.entries[-1].end if self.entries else self.base
 
     def refresh(self) -> bool:
-        """Take in what was appended; True if there was something. Raises FileNotFoundError if the file is gone."""
+        """Scan the batches that were appended since. True if there are any. Raises FileNotFoundError if the file was removed."""
         size = self._disk.size(self.path)
         if size <= self.scanned or self.bad is not None:
             return False
         before = self.scanned
-        if not self.entries and not self._begin(
-            size
-        ):  # until it has a batch, a writer may begin it with another schema
+        if not self.entries and not self._begin(size):  # until the segment has a batch, a writer may replace its schema
             return False
         try:
             while self.scanned < size and self._walk(size):
@@ -88,12 +86,12 @@ class Segment:
         except BadFrame as bad:
             self.bad = bad
         start, window = self._recent
-        if self.scanned < start + window.size:  # the rest may be cut off and written anew
+        if self.scanned < start + window.size:  # the rest may be truncated and rewritten
             self._recent = (start, window.slice(0, max(self.scanned - start, 0)))
         return self.scanned > before
 
     def _begin(self, size: int) -> bool:
-        """Get past the schema, and past what the index knows; False if the schema is not all there yet."""
+        """Read the schema and the index. False if the schema is incomplete."""
         try:
             start = self._schema_end(size)
         except BadFrame as bad:
@@ -113,12 +111,12 @@ class Segment:
             if begins.startswith(version.prologue):
                 return self.begins_with(version)
         if any(version.prologue.startswith(begins) for version in schemas.versions):
-            return None  # not all there yet
-        if schemas.look():
+            return None  # incomplete
+        if schemas.refresh():
             return self._schema_end(size)
         if not self._shape.verify:
             return self.begins_with(schemas.versions[-1])
-        # Another version of Arrow may have put the same schema into other bytes.
+        # Another version of Arrow may have serialized the same schema to other bytes.
         end = PREFIX + int.from_bytes(begins[4:PREFIX], "little")
         try:
             if end <= size and end <= MAX_HEADER:
@@ -132,24 +130,24 @@ class Segment:
         raise BadFrame("the schema at the beginning of the segment is damaged")
 
     def begins_with(self, version: Version) -> int:
-        """Known, or decided by its writer; where the first batch lies."""
+        """Set the schema of the segment. Returns the position of the first batch."""
         self.version, self._start = version, len(version.prologue)
         return self._start
 
     def _walk(self, size: int) -> bool:
-        """Read one window of frames; False if the next frame is not whole yet."""
+        """Read one window of frames. False if the next frame is incomplete."""
         start, want = self.scanned, size - self.scanned
         if want > _WINDOW:
-            want = _HEADERS  # much to catch up with: only the headers are of interest
+            want = _HEADERS  # a large backlog: read only headers
         window = memoryview(self._disk.read_at(self.path, start, want))
         self._recent = (start, pa.py_buffer(window))
         while True:
             frame = find_frame(window, self.scanned - start, self.scanned, self._shape.verify)
             if frame is None:
                 if self.scanned > start:
-                    return True  # the rest of its header is beyond this window, or not there yet
+                    return True  # the rest of its header is after this window, or not written yet
                 if len(window) < want:
-                    return False  # cut back by its writer just now
+                    return False  # its writer has just truncated the file
                 if want == size - start:
                     check_unfinished(bytes(window))
                     return False
@@ -172,11 +170,11 @@ class Segment:
 
     def _take(self, frame: Frame) -> None:
         if frame.info.base != self.end:
-            raise BadFrame(f"the batch claims offset {frame.info.base}, but {self.end} comes next")
+            raise BadFrame(f"the batch has offset {frame.info.base:,}, but the next offset is {self.end:,}")
         self.note(Entry.of(frame))
 
     def note(self, entry: Entry) -> None:
-        """A batch that is known to be there: found, or just written by ourselves."""
+        """Add a batch that was found by a scan, or that this process has just written."""
         self.entries.append(entry)
         self.scanned = entry.next_position
 
@@ -185,7 +183,7 @@ class Segment:
         return bisect_right(self.entries, offset, key=lambda entry: entry.end)
 
     def frame(self, entry: Entry) -> tuple[Frame, pa.Buffer]:
-        """The frame of an entry and its bytes. Raises BadFrame if it is not what the entry says."""
+        """The frame of an entry and its bytes. Raises BadFrame if they do not match the entry."""
         data = self._bytes(entry)
         frame = find_frame(memoryview(data), 0, entry.position, self._shape.verify)
         if frame is None or (self._shape.verify and Entry.of(frame) != entry):
@@ -199,11 +197,11 @@ class Segment:
         if entry.next_position > self._mapped.size:
             self._mapped = self._disk.map(self.path).slice(0, self.scanned)
         if entry.next_position > self._mapped.size:
-            raise BadFrame("the segment is shorter than it was")
+            raise BadFrame("the segment has become shorter")
         return self._mapped.slice(entry.position, entry.size)
 
     def rebuild(self) -> None:
-        """Forget what the index said and walk through the file itself."""
+        """Discard the index and scan the file."""
         self.entries, self.bad, self._mapped = [], None, pa.py_buffer(b"")
         self.scanned = self.indexed = self._start
         size = self._disk.size(self.path)
@@ -220,7 +218,7 @@ class Segment:
     def damaged(self, bad: BadFrame, offset: int, position: int) -> Refused:
         return Refused(
             "SW-LOG-DAMAGED",
-            f"{self.path}, byte {position}, offset {offset}: {bad}",
-            "bring the file back from a copy and check the disk. To go on without these events, seek past them. If the "
-            "machine lost power just before, append once: that cuts off what was never acknowledged",
+            f"{self.path}, byte {position:,}, offset {offset:,}: {bad}",
+            "restore the file from a backup and check the disk, or seek past these events. If the machine has just lost "
+            "power, append once: that removes a tail that was never acknowledged",
         )

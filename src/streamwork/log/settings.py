@@ -1,4 +1,4 @@
-"""``log.json``: what is fixed when a log is made."""
+"""``log.json``: the settings that are fixed when a log is created."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ MAX_PARTITIONS = 1 << 15
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The contents of ``log.json``. `fields` is for people, `arrow` (the IPC schema message, base64) for programs."""
+    """The contents of ``log.json``. `fields` is for display. Programs read `arrow` (the IPC schema message, base64)."""
 
     format: int
     event: str
-    key: tuple[str, ...]  # empty: batches go round the partitions
+    key: tuple[str, ...]  # empty: batches are distributed round robin
     groups: int
     partitions: int
     policy: Policy
     fields: dict[str, str]
     arrow: str
     crc32: str = ""  # of this object's JSON with crc32 empty
-    id: str = ""  # random: a log that is made again in the same place is another one; empty in logs of an older version
+    id: str = (
+        ""  # random: distinguishes a log from one created later in the same place; empty in logs of an older version
+    )
 
     @classmethod
     def of(
@@ -53,13 +55,13 @@ class Settings(msgspec.Struct, frozen=True):
             raise WrongUse(
                 "SW-LOG-SETTING",
                 f"partitions={partitions}, groups={groups}",
-                f"partitions must be at least 1 and at most groups, groups at most {MAX_PARTITIONS}",
+                f"set partitions to at least 1 and at most groups, and groups to at most {MAX_PARTITIONS}",
             )
         if problem := policy.problem():
-            raise WrongUse("SW-LOG-SETTING", problem, "give a number above 0, or leave it out for no limit")
+            raise WrongUse("SW-LOG-SETTING", problem, "pass a number above 0, or omit it for no limit")
         schema = arrow_schema(event)
         if not schema.names:
-            raise WrongUse("SW-LOG-SETTING", f"{event.__name__} has no fields", "a log needs events with fields")
+            raise WrongUse("SW-LOG-SETTING", f"{event.__name__} has no fields", "use an event type with fields")
         shown = {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
         arrow = base64.b64encode(schema.serialize().to_pybytes()).decode()
         return cls(FORMAT, event.__name__, fields, groups, partitions, policy, shown, arrow, id=identity)
@@ -87,8 +89,8 @@ class Settings(msgspec.Struct, frozen=True):
         except (FileNotFoundError, NotADirectoryError):
             raise WrongUse(
                 "SW-LOG-MISSING",
-                f"there is no log in {path}",
-                "check the path, or make one: EventLog.create(...) or "
+                f"{path} holds no log",
+                "check the path, or create a log: EventLog.create(...) or "
                 f"`streamwork log create {shlex.quote(str(path))} --event FILE.py:CLASS`",
             ) from None
         try:
@@ -100,6 +102,6 @@ class Settings(msgspec.Struct, frozen=True):
             raise Refused(
                 "SW-LOG-DAMAGED",
                 f"{path / FILE} is damaged, was edited by hand or comes from another version",
-                "bring the file back from a copy; it never changes after the log is made",
+                "restore the file from a backup; it never changes after the log is created",
             )
         return settings

@@ -1,4 +1,4 @@
-"""One transaction, in the hands of whoever writes it. How it works: `transactions`."""
+"""One transaction, as its writer uses it. The protocol is described in `transactions`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamwork.log.transactions import Transactions
 
 
 class Stage(Enum):
-    """OPEN -> COMMITTED | ABORTED | UNKNOWN; the last is settled by whoever writes next, by looking."""
+    """OPEN -> COMMITTED | ABORTED | UNKNOWN. The next writer resolves UNKNOWN by reading the decisions."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -22,7 +22,7 @@ class Stage(Enum):
 
 
 class Transaction:
-    """Made by `EventLog.transaction`. Until `commit` returns, nothing of it exists for read-committed readers."""
+    """Created by `EventLog.transaction`. Read-committed readers do not see its events before the commit."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Transaction:
     ) -> None:
         self.name = name
         self.ledger = ledger
-        """The ledger row as it stands; nobody can change it while this transaction is open."""
+        """The current ledger row. It cannot change while this transaction is open."""
         self.stage = Stage.OPEN
         self.ranges: Ranges = {}
         self._uid = uid
@@ -46,7 +46,7 @@ class Transaction:
         self._decide = decide
 
     def append(self, events: Any) -> Ranges:
-        """Append one event, several, or a record batch; the offsets per partition."""
+        """Append one event, several, or a record batch. Returns their offsets, per partition."""
         self._must_be_open()
         written = self._write(events, self.name)  # 2
         for partition, offsets in written.items():
@@ -55,21 +55,23 @@ class Transaction:
         return written
 
     def commit(self, row: LedgerRow) -> None:
-        """Make the events visible and `row` the ledger row, in one step."""
+        """Atomically make the events visible and `row` the ledger row."""
         self._must_be_open()
         Transactions.check_fence(self._sink, self.ledger, row.fence)
         self._sync()  # 3
-        self.stage = Stage.UNKNOWN  # an interrupt anywhere from here on leaves us in the dark: nobody may say "aborted"
+        self.stage = (
+            Stage.UNKNOWN
+        )  # an interrupt from here on leaves the outcome unknown: the transaction must not be aborted
         try:
             self._decide.commit(self.name, self._uid, self._sink, row, self.ranges)  # 4
         except StreamworkError as error:
-            if error.code == "SW-LOG-FULL":  # then it was not written
+            if error.code == "SW-LOG-FULL":  # the decision was not written
                 self.stage = Stage.OPEN
             raise
         self.stage = Stage.COMMITTED
 
     def abort(self) -> None:
-        """Give up; fine if it was decided before."""
+        """Abort the transaction. Does nothing if it is already decided."""
         if self.stage is Stage.OPEN:
             self.stage = Stage.UNKNOWN
             if self._decide.is_open:
@@ -78,4 +80,4 @@ class Transaction:
 
     def _must_be_open(self) -> None:
         if self.stage is not Stage.OPEN:
-            raise WrongUse("SW-LOG-TRANSACTION", f"the transaction is {self.stage.value}", "begin another one")
+            raise WrongUse("SW-LOG-TRANSACTION", f"the transaction is {self.stage.value}", "begin another transaction")

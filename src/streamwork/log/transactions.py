@@ -1,29 +1,29 @@
-"""Which transactions count, and how far each job has come: the log's own small log, ``LOG/transactions/``.
+"""``LOG/transactions/``: the decisions about transactions, and the ledger rows.
 
-It is a partition like the others, of one-row batches that say what became of a transaction; the ledger row is in the
+It is a partition like the others. Each batch has one row, the outcome of a transaction; the ledger row is in the
 batch's metadata. A transaction:
 
-    1  takes the locks of all partitions, in order, and then that of ``transactions``; nobody else can write. Reads the
+    1  takes the locks of all partitions, in order, and then that of ``transactions``: no other writer can append. Reads the
        ledger row; a registered fence above its own ends it: SW-SINK-FENCED;
-    2  appends its events to the partitions, each batch naming the transaction;
+    2  appends its events to the partitions; each batch names the transaction;
     3  syncs those partitions;
     4  appends *committed* with the new ledger row, and syncs. This one write is the commit, for all partitions and for
        the ledger;
-    5  lets the locks go.
+    5  releases the locks.
 
-| stopped | left behind | read-committed readers | ledger | the next writer |
+| stopped | left on disk | read-committed readers | ledger | the next writer |
 |---|---|---|---|---|
 | in 1 | nothing | - | old | - |
-| in 2 or 3 | batches of an undecided transaction | wait in front of them | old | appends *aborted*; readers pass over them |
-| in 4, before the write is whole | the same, and a torn record | wait | old | cuts the record, then the same |
+| in 2 or 3 | batches of an undecided transaction | stop before them | old | appends *aborted*; readers skip them |
+| in 4, before the write is complete | the same, and a torn record | stop before them | old | truncates the record, then the same |
 | in 4, written but not synced | after kill -9 the commit | see all | new | syncs it. After a power cut: one of the two rows above |
 | in 5 | the commit | see all | new | - |
 
-Whoever takes a partition's lock and finds batches of an undecided transaction at its end knows that their writer is
-gone: it would have held the lock. So undecided batches are only ever at the end of a partition.
+A writer that takes a partition's lock and finds batches of an undecided transaction at its end knows that the transaction's
+writer has ended, because it would hold the lock. So undecided batches are only at the end of a partition.
 
-When this log rolls, all ledger rows are stated again, so that old segments can go once their transactions' events are
-gone.
+When this partition rolls, all ledger rows are written again, so that an old segment can be removed once the events of its
+transactions are removed.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from streamwork.log.writer import Writer
 
 
 class Transactions:
-    """Writes decisions. Everything but `open` needs the lock, which `open` takes and `release` lets go."""
+    """Writes decisions. All methods but `open` need the lock, which `open` takes and `release` releases."""
 
     def __init__(self, decisions: Decisions, writer: Writer) -> None:
         self._decisions = decisions
         self._writer = writer
-        self.rolled = False  # since the caller last set it to False: then it is time for retention
+        self.rolled = False  # True after a roll, until the caller has run retention
 
     def open(self, timeout: float) -> None:
         self._writer.open(timeout)
@@ -71,9 +71,9 @@ class Transactions:
             if owner != uid:
                 raise Refused(
                     "SW-SINK-OWNED",
-                    f"the log {self._decisions.partition.folder.parent} is written by another job, or by another life "
-                    f"of this one (uid {owner}, not {uid})",
-                    "give this job a log of its own, or go on with the job's old folder (--root)",
+                    f"the log {self._decisions.partition.folder.parent} belongs to another job, or to this job in another "
+                    f"root (uid {owner}, not {uid})",
+                    "write to another log, or continue with the root that this log belongs to (--root)",
                 )
 
     @staticmethod
@@ -85,7 +85,7 @@ class Transactions:
         self._append(Record(Outcome.COMMITTED, transaction, uid, sink, row, _plain(ranges)))
 
     def abort(self, transaction: str) -> None:
-        """Give a transaction up; nothing to do if it wrote nothing."""
+        """Abort a transaction. Does nothing if it has written no events."""
         ranges = {}
         for partition in self._decisions.data:
             partition.refresh()
@@ -95,7 +95,7 @@ class Transactions:
             self._append(Record(Outcome.ABORTED, transaction, ranges=_plain(ranges)))
 
     def abort_undecided(self, partition: Partition) -> None:
-        """Give up what a dead writer left at the end of a partition, whose lock the caller holds."""
+        """Abort the transactions that a dead writer left at the end of a partition. The caller holds its lock."""
         for transaction in dict.fromkeys(entry.transaction for entry in self._decisions.undecided(partition)):
             self.abort(transaction)
 

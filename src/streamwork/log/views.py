@@ -1,7 +1,7 @@
-"""All partitions of a log, as one reader or one writer knows them.
+"""All partitions of a log, as one reader or one writer sees them.
 
-Readers and writers of one `EventLog` have views of their own, so that reading in one thread and appending in another
-share nothing but the files.
+The reader and the writer of one `EventLog` have separate views, so that a thread that reads and a thread that appends
+share only the files.
 """
 
 from __future__ import annotations
@@ -28,4 +28,5 @@ class Views:
     def partition(self, number: int) -> Partition:
         if 0 <= number < len(self.partitions):
             return self.partitions[number]
-        raise WrongUse("SW-LOG-SEEK", f"there is no partition {number}", f"the log has {len(self.partitions)}, from 0")
+        last = len(self.partitions) - 1
+        raise WrongUse("SW-LOG-SEEK", f"the log has no partition {number}", f"use a partition from 0 to {last}")

@@ -1,12 +1,12 @@
 """The one writer of a partition.
 
 An append:
-    1  the segment is rolled if it is large or old enough, or has another schema: synced, indexed, closed; a new file begins;
-    2  the batch is written in one go, behind the last whole one. If that fails, the file is cut back: the log is as it
-       was, and the next append may work;
-    3  with fsync="always" it is synced. If that fails, nobody knows what is on the disk: the writer closes, and the next
-       one looks;
-    4  the offsets are returned: the append is acknowledged.
+    1  rolls the segment if it is large or old enough, or has another schema: sync, index, close, and begin a new file;
+    2  writes the batch with one call, after the last complete one. If that fails, it truncates the file to its old length,
+       and the next append may succeed;
+    3  syncs, with fsync="always". If that fails, the content of the disk is unknown: the writer closes, and the next
+       one verifies the file;
+    4  returns the offsets: the append is acknowledged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Writer:
-    """Appends to one partition. Takes the lock when it is first needed, keeps it until `close`."""
+    """Appends to one partition. Takes the lock on first use and keeps it until `close`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Writer:
     ) -> None:
         self.partition = partition
         self.recovered: list[Recovery] = []
-        self.rolled = False  # since the caller last set it to False: then it is time for retention
+        self.rolled = False  # True after a roll, until the caller has run retention
         self._disk = disk
         self._clock = clock
         self._locks = locks
@@ -62,7 +62,7 @@ class Writer:
         self._file: DiskFile | None = None
         self._synced = 0  # offset
         self._synced_at = 0.0
-        self._left: tuple[int, int] | None = None  # base and size of the active segment when we closed it, whole
+        self._left: tuple[int, int] | None = None  # base and size of the active segment when this writer closed it
         self._mutex = RLock()
 
     @property
@@ -70,7 +70,7 @@ class Writer:
         return self._lock is not None and self._lock.held
 
     def open(self, timeout: float) -> None:
-        """Take the lock and make sure that the partition ends with a whole batch. Raises SW-LOG-LOCKED."""
+        """Take the lock and make sure that the partition ends with a complete batch. Raises SW-LOG-LOCKED."""
         with self._mutex:
             if self.is_open:
                 return
@@ -78,7 +78,7 @@ class Writer:
             try:
                 self.partition.refresh()
                 if self._left is None or self._left != self._state():
-                    self._look_anew()
+                    self._verify()
                 self._left = None
             except BaseException:
                 self._abandon()
@@ -89,8 +89,8 @@ class Writer:
             return (0, -1)
         return self.partition.bases[-1], self._disk.size(self.partition.active.path)
 
-    def _look_anew(self) -> None:
-        """Somebody else may have written since, and died."""
+    def _verify(self) -> None:
+        """Recover the partition: another writer may have written to it and crashed."""
         self._disk.remove_abandoned(self.partition.folder)
         self.partition.forget()
         self.partition.refresh()
@@ -98,20 +98,20 @@ class Writer:
             file = self._open_file()
             if (report := recover(self._disk, self.partition, file)) is not None:
                 self.recovered.append(report)
-            file.sync()  # what is there may come from a writer that never synced; from here on we build on it
+            file.sync()  # the last writer may not have synced; later appends rely on these events
         self._synced, self._synced_at = self.partition.end, self._clock.monotonic()
 
     def append(
         self, batch: pa.RecordBatch, transaction: str = "", extra: dict[str, Any] | None = None, durable: bool = False
     ) -> range:
-        """Append a batch of at least one event; its offsets. `durable` syncs in every mode."""
+        """Append a batch of at least one event. Returns its offsets. `durable` syncs in every mode."""
         with self._mutex:
             partition, now = self.partition, self._clock.now()
             if self._must_roll(int(batch.nbytes), now):
                 self._roll()  # 1
             last = next(partition.backwards(), None)
             base = partition.end
-            # Time may be set back; within a partition it never is, so that people can search by it.
+            # The system clock may be set back. Append times in a partition never decrease, so that they can be searched.
             time = max(int(now * 1_000_000), last.time if last else 0)
             tags = FrameTags(base, batch.num_rows, time, self._synced, transaction, extra or {})
             position, size = self._write(self._encoder.encode(batch, tags), base)  # 2
@@ -135,7 +135,7 @@ class Writer:
         return must_roll(self._policy, active.scanned, first, incoming, now)
 
     def _is_mine(self, segment: Segment) -> bool:
-        """True if it has the schema of what we append."""
+        """True if it has the schema of the appended batches."""
         return bool(segment.version.schema.equals(self._encoder.schema))
 
     def _write(self, frame: memoryview, base: int) -> tuple[int, int]:
@@ -147,7 +147,7 @@ class Writer:
         good = active.scanned
         try:
             if good == 0 or not (active.entries or self._is_mine(active)):
-                file.truncate(0)  # a torn schema may be there
+                file.truncate(0)  # the file may hold a torn schema
                 active.begins_with(Version(self._encoder.schema, self._encoder.prologue))
                 file.write(self._encoder.prologue + bytes(frame))
                 good = len(self._encoder.prologue)
@@ -162,7 +162,7 @@ class Writer:
         try:
             file.truncate(size)
         except OSError:
-            self._abandon()  # the next writer cuts it
+            self._abandon()  # the next writer truncates it
 
     def _open_file(self, base: int = 0) -> DiskFile:
         if self._file is None:
@@ -201,7 +201,7 @@ class Writer:
             self._synced, self._synced_at = self.partition.end, self._clock.monotonic()
 
     def sync_behind(self) -> None:
-        """The same from another thread, while appends go on."""
+        """Like `sync`, from another thread, without blocking appends."""
         with self._mutex:
             if self._file is None or self._synced == self.partition.end:
                 return
@@ -216,7 +216,7 @@ class Writer:
             self._synced, self._synced_at = max(self._synced, end), self._clock.monotonic()
 
     def close(self) -> None:
-        """Sync (but for fsync="never"), index, and let the lock go."""
+        """Sync (unless fsync="never"), write the index, and release the lock."""
         with self._mutex:
             if not self.is_open:
                 return
@@ -230,7 +230,7 @@ class Writer:
                 self._abandon()
 
     def release(self) -> None:
-        """Let the lock go without the work of closing: the same process will soon be back."""
+        """Release the lock without sync and index, for a process that will soon take it again."""
         with self._mutex:
             if self.is_open:
                 self._left = self._state()
@@ -253,12 +253,11 @@ class Writer:
         if error.errno in _FULL:
             return JobFailed(
                 "SW-LOG-FULL",
-                f"no room on the disk to append to {path}; nothing was lost, and these events were not appended",
-                "make room (info shows what consumers hold back from retention), then append them again",
+                f"the disk is full: the events were not appended to {path}; earlier events are intact",
+                "free disk space, then append the events again; `streamwork log info` shows which consumers hold back retention",
             )
         return JobFailed(
             "SW-LOG-IO",
-            f"{path} could not be written: {error}",
-            "these events may or may not be in the log. Check the disk, then look at the end of the log before "
-            "appending again",
+            f"cannot write {path}: {error}; the events may or may not be in the log",
+            "check the disk, then read the end of the log before appending again",
         )
