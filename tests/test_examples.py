@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import runpy
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -21,11 +18,11 @@ from urllib.parse import parse_qs, urlparse
 import msgspec
 import pytest
 
+from commands import call_in
 from streamwork.cli.demo import write_transactions
 from streamwork.testing import explore
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PROGRAM = Path(sys.executable).parent / "streamwork"
 
 
 @pytest.fixture
@@ -37,11 +34,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, name: str, **environment: str) -> None:
-    command = [PROGRAM, "run", f"{name}.py", "--mode", "local", "--until-caught-up"]
-    answer = subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+    code, out, errors = call_in(folder, "run", f"{name}.py", "--mode", "local", "--until-caught-up", **environment)
+    assert code == 0, out + errors
 
 
 def run_in_two_parts(folder: Path, name: str, source: str) -> None:
@@ -95,10 +89,8 @@ def test_enrichment(folder: Path) -> None:
         db.executescript("CREATE TABLE prices(product, cents); INSERT INTO prices VALUES ('tea', 250), ('cake', 300)")
     run_in_two_parts(folder, "enrichment", "sales.jsonl")
     assert rows(folder / "priced.db", "SELECT id, cents FROM priced ORDER BY id") == [("s1", 500), ("s3", 900)]
-    listing = subprocess.run(
-        [PROGRAM, "dead-letters", "list", "enrichment.py"], cwd=folder, capture_output=True, text=True, check=True
-    )
-    assert "1" in listing.stdout and "add-price" in listing.stdout
+    code, listing, _ = call_in(folder, "dead-letters", "list", "enrichment.py")
+    assert code == 0 and "1" in listing and "add-price" in listing
 
 
 @contextmanager

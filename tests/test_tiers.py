@@ -106,6 +106,12 @@ def test_without_a_tier_everything_is_run(run: Any) -> None:
     assert "tier" not in result.stdout.str()
 
 
+def test_a_marker_of_a_module_is_about_the_tests_that_have_its_parameter(run: Any, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FILE + "pytestmark = pytest.mark.slow(number=1)")
+    result = run("--tier", "quick")
+    assert result.parseoutcomes()["passed"] == 1
+
+
 def test_a_marker_that_names_no_parameter_is_an_error(run: Any, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FILE.replace('slow(mode="microbatch")', 'slow(modus="microbatch")'))
     result = run("--tier", "quick")

@@ -3,7 +3,7 @@
 A test is quick unless it says otherwise, at its own place:
 
     @pytest.mark.slow                        every case of it is in the rest
-    @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter are
+    @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter are; as `pytestmark`: those of a module
     pytest.param(..., marks=SLOW)            this case is
     @pytest.mark.parametrize(NAMES, quick_few(CELLS, met))    all cases are but a few, which meet everything the others do
 
@@ -24,16 +24,19 @@ Cell = TypeVar("Cell")
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Does a marker put this case into the rest? One that names a parameter which the test does not have is an error."""
-    return any(_fits(item, marker) for marker in item.iter_markers("slow"))
+    """Does a marker put this case into the rest?
+
+    A marker of a test that names a parameter which the test does not have is an error; one of a module is about those that have it.
+    """
+    return any(_fits(item, node, marker) for node, marker in item.iter_markers_with_node("slow"))
 
 
-def _fits(item: pytest.Item, marker: pytest.Mark) -> bool:
+def _fits(item: pytest.Item, node: pytest.Item | pytest.Collector, marker: pytest.Mark) -> bool:
     given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
     unknown = [*marker.args, *(name for name in marker.kwargs if name not in given)]
-    if unknown:
+    if unknown and node is item:
         raise pytest.UsageError(f"{item.nodeid}: the marker slow names {unknown}, which is no parameter of the test")
-    return all(given[name] == value for name, value in marker.kwargs.items())
+    return not unknown and all(given[name] == value for name, value in marker.kwargs.items())
 
 
 def pairs(*levels: Hashable) -> set[tuple[Hashable, ...]]:

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from commands import call_in
 from streamwork.cli.demo import write_transactions
 
 REPO = Path(__file__).parents[2]
@@ -29,15 +30,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def call(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
+def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In this process."""
+    return subprocess.CompletedProcess([], *call_in(folder, *arguments))
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,7 +40,10 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_run_tells_its_root_how_it_started_and_what_it_did(folder: Path) -> None:
-    first, second = run(folder), run(folder)
+    """Two processes, as a person starts them."""
+    command = [PROGRAM, "run", "card_usage.py", "--mode", "local", "--until-caught-up"]
+    first, second = (subprocess.run(command, cwd=folder, capture_output=True, text=True) for _ in range(2))
+    assert first.returncode == second.returncode == 0
     assert first.stdout.splitlines()[:2] == [f"job card-usage (local), root {folder / '.streamwork'}", "new"]
     assert first.stdout.splitlines()[-1].startswith("stopped at checkpoint 1: 500 events in ")
     assert second.stdout.splitlines()[1] == "resumed at checkpoint 1"
@@ -119,6 +117,12 @@ def test_mistakes_have_a_code_a_cause_an_action_and_an_exit_code(
     error = json.loads(as_json.stdout)["error"]
     assert (error["code"], as_json.returncode) == (code, status)
     assert error["cause"] and error["action"]
+
+
+def test_a_mistake_ends_the_process_with_its_exit_code(folder: Path) -> None:
+    ended = subprocess.run([PROGRAM, "run", "nowhere.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("SW-JOBFILE-MISSING ")
 
 
 def test_a_refusal_has_its_own_exit_code(folder: Path) -> None:
