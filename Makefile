@@ -58,9 +58,10 @@ soak: $(STAMP)  ## random kills of drivers, workers and servers: make soak SECON
 	STREAMWORK_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/hosts/test_kills.py
 
 bench: $(STAMP)  ## measure everything anew, and write docs/benchmarks from it (about 40 minutes, on a quiet machine)
-	for name in log engine keyed-state state-size recovery semantics; do \
+	for name in log engine keyed-state state-size recovery; do \
 	    $(BIN)/streamwork bench $$name --save docs/benchmarks/results || exit 1; \
 	done
+	$(BIN)/python tests/real_servers.py $(BIN)/streamwork bench semantics --postgres {postgres} --save docs/benchmarks/results
 	$(BIN)/streamwork bench page
 
 faults: $(STAMP)  ## write docs/faults.md anew, from the cells of the fault matrix

@@ -1,4 +1,4 @@
-"""Servers for tests: one of each kind per session (and per worker of pytest-xdist), started when first asked for."""
+"""Fixtures: one server of each kind per session (and per worker of pytest-xdist), started on first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamwork.bench.servers import PostgresServer, RedisServer
+from real_servers import PostgresServer, RedisServer
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ import psycopg
 import pyarrow as pa
 import redis
 
+from real_servers import PostgresServer, RedisServer
 from sample import Seen
 from streamwork import (
     Digits,
@@ -33,7 +34,6 @@ from streamwork import (
     Sink,
     SqliteSink,
 )
-from streamwork.bench.servers import PostgresServer, RedisServer
 from streamwork.components import LedgerEntry
 from streamwork.components.columns import to_batch
 from streamwork.components.schema import fields_of

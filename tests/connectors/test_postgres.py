@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 from connectors.kits import PostgresKit, Wide, batch, entry, seen, staged
+from real_servers import PostgresServer
 from sample import Seen
 from streamwork import Digits, Event, JobFailed, PostgresSink, Refused, RowsRejected, WrongUse
-from streamwork.bench.servers import PostgresServer
 from streamwork.components import PreviewLabel
 from streamwork.connectors import postgres as connector
 from streamwork.connectors.address import SecretsFile

@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from connectors.kits import RedisKit, batch, entry, seen, staged
+from real_servers import RedisServer
 from sample import Seen
 from streamwork import Event, JobFailed, RedisSink, Refused, WrongUse
-from streamwork.bench.servers import RedisServer
 
 kits = pytest.mark.parametrize("kit", ["redis"], indirect=True)
 

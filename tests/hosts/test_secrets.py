@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from real_servers import PostgresServer
 from sample import Doubling, Payment, payments, run_job
 from servers import postgres  # noqa: F401  (a fixture)
 from streamwork import Job, ListSource, PostgresSink
-from streamwork.bench.servers import PostgresServer
 from streamwork.connectors.address import Address
 
 SECRET = "s3cret-of-a-test"

@@ -30,9 +30,9 @@ import psutil
 import pytest
 
 from cluster import command_line, environment, kill, python_workers
+from real_servers import PostgresServer, RedisServer
 from soak.oracles import Round, check, check_the_check
 from soak.soak_job import PROMISES, build
-from streamwork.bench.servers import PostgresServer, RedisServer
 from streamwork.observe.letters import Letterbox
 from streamwork.observe.status import stop
 from streamwork.world import RealClock

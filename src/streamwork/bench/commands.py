@@ -41,7 +41,7 @@ def bench_recovery_command(as_json: bool) -> None:
     """From kill -9 to the first completed new epoch: its parts, after long histories, with a state of a million keys."""
     from streamwork.bench import recovery as bench_recovery
 
-    _print_numbers(bench_recovery.run(tell=lambda line: say(line, err=True)), as_json)
+    _print_numbers(bench_recovery.run(note=_note), as_json)
 
 
 @bench_group.command("keyed-state")
@@ -56,12 +56,16 @@ def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
 
 @bench_group.command("semantics")
 @click.option("--quick", is_flag=True, help="Few events: to see that it works.")
+@click.option(
+    "--postgres", metavar="ADDRESS", help="An empty PostgreSQL database; without it, only SQLite is measured."
+)
 @JSON
-def bench_semantics_command(quick: bool, as_json: bool) -> None:
+def bench_semantics_command(quick: bool, postgres: str | None, as_json: bool) -> None:
     """A count per card into SQLite and PostgreSQL, under each of the semantics."""
     from streamwork.bench import semantics as bench
 
-    _measure(bench, quick, as_json)
+    sizes = bench.QUICK if quick else bench.FULL
+    _print_numbers(bench.run(sizes=sizes, note=_note, postgres=postgres), as_json)
 
 
 @bench_group.command("state-size")
@@ -75,13 +79,17 @@ def bench_state_size_command(quick: bool, as_json: bool) -> None:
 
 
 def _measure(bench: Any, quick: bool, as_json: bool) -> None:
-    """Run a benchmark that comes in two sizes, and tells how far it is."""
+    """Run a benchmark that has two sizes and reports its progress."""
     sizes = bench.QUICK if quick else bench.FULL
-    _print_numbers(bench.run(sizes=sizes, tell=lambda line: say(line, err=True)), as_json)
+    _print_numbers(bench.run(sizes=sizes, note=_note), as_json)
+
+
+def _note(line: str) -> None:
+    say(line, err=True)
 
 
 def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
-    """What a benchmark found: as one object, or as tables. With --save, also to a file."""
+    """Print the figures of a benchmark as JSON or as tables; with --save, also write them to a file."""
     saved = save_if_asked(found)
     if as_json:
         print_json(found)

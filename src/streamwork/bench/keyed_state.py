@@ -41,7 +41,7 @@ from streamwork.log import EventLog
 APPENDED = 10_000  # rows at a time
 OURS = ("fused", "shuffled", "vectorised")
 PEERS = ("tws", "native", "bytewax")
-Tell = Callable[[str], None]
+Note = Callable[[str], None]
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +61,8 @@ class Wrong(AssertionError):
     """Somebody has counted wrong: no speed counts then."""
 
 
-def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda line: None) -> dict[str, Any]:
-    """Measure; every number that was used. Raises `Wrong` if a count is wrong. `tell` gets lines for people."""
+def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None) -> dict[str, Any]:
+    """Measure and return all figures. Raises `Wrong` if a count is wrong. `note` receives progress lines."""
     with tempfile.TemporaryDirectory(prefix="bench-keyed-state-", dir=folder) as name:
         scratch = Path(name)
         skipped, needed = dict[str, str](), list[Path]()
@@ -74,7 +74,7 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
         spark = start_spark(f"local[{PARALLELISM}]", scratch / "spark.log", needed)
         found = {}
         for keys in sizes.keys:
-            found[str(keys)] = Contest(scratch / str(keys), spark, keys, sizes, skipped, tell).run()
+            found[str(keys)] = Contest(scratch / str(keys), spark, keys, sizes, skipped, note).run()
     main = found[str(sizes.keys[0])]
     return {**main, "keys": found, "settings": {**msgspec.to_builtins(sizes), "columns": 3, "cores": PARALLELISM}}
 
@@ -82,11 +82,11 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
 class Contest:
     """All contestants, at one number of keys."""
 
-    def __init__(self, folder: Path, spark: Any, keys: int, sizes: Sizes, skipped: dict[str, str], tell: Tell) -> None:
+    def __init__(self, folder: Path, spark: Any, keys: int, sizes: Sizes, skipped: dict[str, str], note: Note) -> None:
         self._folder = folder
         self._spark = spark
         self._sizes = sizes
-        self._tell: Tell = lambda line: tell(f"{keys:,} keys: {line}")
+        self._note: Note = lambda line: note(f"{keys:,} keys: {line}")
         self._rng = np.random.default_rng(7)
         self._names = card_names(keys)
         self._counts, self._totals = np.zeros(keys, np.int64), np.zeros(keys)
@@ -157,7 +157,7 @@ class Contest:
             except (QueryFailed, Unavailable) as why:
                 self._skip(name, str(why))
                 continue
-            self._tell(f"epoch {repeat + 1} of {self._sizes.repeats}, {name}: {batch.num_rows / seconds:,.0f} events/s")
+            self._note(f"epoch {repeat + 1} of {self._sizes.repeats}, {name}: {batch.num_rows / seconds:,.0f} events/s")
             if repeat >= 0:
                 self._seconds.setdefault(name, []).append(seconds)
                 self._cpu.setdefault(name, []).append(cpu)
@@ -166,7 +166,7 @@ class Contest:
         self._skipped[name] = why
         if name in self._queries:
             self._queries.pop(name).close()
-        self._tell(f"{name} is left out: {why}")
+        self._note(f"{name} is left out: {why}")
 
     def _events(self, every_key: bool) -> tuple[pa.RecordBatch, Array, Array]:
         """The next epoch's events, and count and total of each key in it."""
@@ -195,7 +195,7 @@ class Contest:
         size = len(self._names)
         every = self._batch(np.arange(size), np.ones(size))
         for name, query in self._queries.items():
-            self._tell(f"checking the counts of {name}")
+            self._note(f"checking the counts of {name}")
             table = pa.Table.from_pandas(query.counts(every), preserve_index=False)
             self._agree(name, *by_number(table, self._names), self._counts + 1, self._totals + 1)
 

@@ -267,6 +267,6 @@ def _semantics(result: Result | None) -> Iterator[str]:
     figures = ("events_per_s", "cpu_s_per_million", "ratio_vs_at_most_once")
     rows = []
     for name, title in WORDS.items():
-        cells = [row(result.numbers[database][name]) or {} for database in DATABASES]
+        cells = [row(result.numbers.get(database, {}).get(name)) or {} for database in DATABASES]
         rows.append([title, *(found.get(one, Figure(None)).whole for found in cells for one in figures)])
     yield grid(head, rows)

