@@ -1,7 +1,7 @@
 """Streamwork: stateful stream processing for Python people, on Spark, with state in open files.
 
-The names below are all that a job needs. The packages, from the bottom up: components, job, log, state, engine, epoch,
-connectors, hosts, tools, testing; each says in its first lines what lives there.
+The names below are all that a job needs. Each package says in its first lines what it contains; the contracts in pyproject.toml
+list them from top to bottom.
 """
 
 from streamwork import early  # noqa: F401  first of all: it listens to signals while the others are imported
@@ -53,7 +53,7 @@ from streamwork.log import EventLog
 
 __version__ = "0.1.0"
 
-# A job knows nothing of the floors above it; what it needs of them is handed down here.
+# `job` imports nothing of the packages above it; what it needs of them is set here.
 Job.runner = staticmethod(run_here)
 Job.printer = Printer
 

@@ -96,8 +96,8 @@ def test_two_keys_are_in_two_instances() -> None:
 
 
 def test_the_command_prints_one_object_and_tells_how_far_it_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(sizes: Sizes, tell: Any) -> dict[str, Any]:
-        tell("10,000 keys: epoch 1 of 5")
+    def run(sizes: Sizes, note: Any) -> dict[str, Any]:
+        note("10,000 keys: epoch 1 of 5")
         return {"fused": {"events_per_s": sizes.rows}}
 
     monkeypatch.setattr(bench_keyed_state, "run", run)

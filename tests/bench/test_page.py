@@ -240,7 +240,7 @@ def test_a_table_with_many_columns_is_turned() -> None:
 
 
 def test_people_get_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, tell: keyed([11, 12, 13]))
+    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, note: keyed([11, 12, 13]))
     said = CliRunner().invoke(cli, ["bench", "keyed-state"], catch_exceptions=False).output.splitlines()
     assert said[0].split("  ")[-2:] == ["events per s", "ratio vs tws"]
     assert said[1].split() == ["fused", "1,000,000", "12"]
@@ -253,7 +253,7 @@ def test_people_get_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_save_leaves_a_result_that_the_page_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = keyed([9.0], {"tws": "its environment could not be made: /home/ann/cache/tws is full"})
-    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, tell: numbers)
+    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, note: numbers)
     command = ["bench", "keyed-state", "--json", "--save", str(tmp_path / RESULTS)]
     said = CliRunner().invoke(cli, command, catch_exceptions=False)
     assert json.loads(said.stdout)["skipped"] == numbers["skipped"], "one object, and nothing else"
@@ -274,7 +274,7 @@ def test_save_leaves_a_result_that_the_page_is_made_of(tmp_path: Path, monkeypat
 
 
 def test_a_quick_run_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, tell: keyed([11]))
+    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, note: keyed([11]))
     said = CliRunner().invoke(cli, ["bench", "keyed-state", "--save", str(tmp_path), "--quick"])
     assert said.exit_code == 2 and "not saved" in said.output
     assert not list(tmp_path.iterdir())

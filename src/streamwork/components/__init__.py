@@ -1,6 +1,6 @@
 """What people write with: events, records, sources, operators, sinks, keys.
 
-The vocabulary of the system and its Arrow types; no policy, no files, no Spark. Imports nothing of ours but `errors`.
+The vocabulary of the system and its Arrow types; no policy, no files, no Spark.
 """
 
 from streamwork.components.collector import BatchCollector, EventCollector, KeyedCollector, Timer, TimerClock

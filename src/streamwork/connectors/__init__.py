@@ -1,6 +1,6 @@
 """Sources and sinks that come with Streamwork.
 
-Each is a component like any that users write. Imports components, world and, for sinks, the commit rule of `epoch`.
+Each is a component like any that users write.
 """
 
 from streamwork.connectors.callable import CallableSink

@@ -1,8 +1,7 @@
 """What becomes of events that cannot be done: dead letters, the inbox they may come back through, and the acknowledger, which
 says when an event that failed comes again and when it is given up.
 
-Policies are pure; files are written through the disk that is passed in. Imports components, state and world; knows nothing
-of how epochs are computed.
+Policies are pure; files are written through the disk that is passed in. Knows nothing of how epochs are computed.
 """
 
 from streamwork.delivery.acknowledger import Ack, Acknowledger, Outcome, Trouble, Waiting

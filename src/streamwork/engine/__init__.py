@@ -2,7 +2,7 @@
 
 `Chain` is the one executor of operators; every host feeds it. `Engine` runs all instances of a job in one process, `Attempt`
 one instance at one epoch, connected with the others by parcels.
-Knows no Spark; the disk is passed in. Imports components, job and state.
+Knows no Spark; the disk is passed in.
 """
 
 from streamwork.engine.assignment import Assignment

@@ -1,8 +1,7 @@
 """The way of a checkpoint: fence, plan, compute, prepare, commit, complete, recover, retain.
 
 `Driver` walks an epoch through its numbered steps, `Recovery` a start through its own; the files of `Store` say what counts;
-`judge` is the rule by which a sink takes an epoch. Knows no Spark: computing is what a host passes in. Imports components, job,
-state and engine.
+`judge` is the rule by which a sink takes an epoch. Knows no Spark: computing is what a host passes in.
 """
 
 from streamwork.components.commit_rule import Verdict, judge

@@ -1,5 +1,4 @@
 """What runs a graph: `local` in this process, `spark_epochs` as one Spark job per epoch.
 
-A host only feeds the engine's `Worker`; operators are executed in one place, by `engine.chain`. Imports everything
-above it.
+A host only feeds the engine's `Worker`; operators are executed in one place, by `engine.chain`.
 """

@@ -2,7 +2,7 @@
 
 `Job` and `Stream` are what people write with; `Graph` is what everything below works on: nodes, ids, types, keys,
 fingerprint.
-Knows nothing of how a graph is run. Imports components.
+Knows nothing of how a graph is run.
 """
 
 from streamwork.job.backoff import Backoff

@@ -2,7 +2,7 @@
 
 `EventLog` appends and reads, `LogReader` only reads, in any number of processes. Bottom up: `frame` (a batch on disk),
 `segment`, `partition` (what readers know), `writer` and `recovery`, `transactions` and `decisions`, `event_log`.
-All files go through the `Disk` passed in, all time through the `Clock`. Imports errors, world and components only.
+All files go through the `Disk` passed in, all time through the `Clock`.
 """
 
 from streamwork.log.consumers import Consumer

@@ -4,7 +4,7 @@
     print(explore(job, inputs))           # searches for a schedule or a crash that changes the results
 
 Time is virtual, the disk forgets what was not synced, the sinks are transactional tables in memory. A run is a function of job,
-input and seed. Imports everything; nothing imports it.
+input and seed.
 """
 
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk, Survival
