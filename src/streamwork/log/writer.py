@@ -254,7 +254,7 @@ class Writer:
             return JobFailed(
                 "SW-LOG-FULL",
                 f"the disk is full: the events were not appended to {path}; earlier events are intact",
-                "free disk space, then append the events again; `streamwork log info` shows which consumers hold back retention",
+                "free disk space, then append them again; `streamwork log info LOG` shows which consumers hold back retention",
             )
         return JobFailed(
             "SW-LOG-IO",
