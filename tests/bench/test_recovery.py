@@ -70,8 +70,8 @@ def test_no_speed_without_a_new_epoch(place: Place, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_command_prints_one_object_and_tells_how_far_it_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(tell: Any) -> dict[str, Any]:
-        tell("making a history")
+    def run(note: Any) -> dict[str, Any]:
+        note("making a history")
         return {"ratio_long_vs_short": 1.0}
 
     monkeypatch.setattr(bench_recovery, "run", run)

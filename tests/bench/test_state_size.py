@@ -44,6 +44,6 @@ def test_no_time_for_a_wrong_count(tmp_path: Path, spark: Any, monkeypatch: pyte
 
 
 def test_the_command_prints_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_state_size, "run", lambda sizes, tell: {"ratio": 1.0, "p99_ratio": 1.1})
+    monkeypatch.setattr(bench_state_size, "run", lambda sizes, note: {"ratio": 1.0, "p99_ratio": 1.1})
     printed = CliRunner().invoke(cli, ["bench", "state-size", "--json"], catch_exceptions=False)
     assert printed.stdout.startswith("{") and '"p99_ratio"' in printed.stdout
