@@ -21,7 +21,9 @@ from streamwork import Job, JsonLines, SqliteSink
 from streamwork.components import LedgerEntry
 from streamwork.components.commit_rule import settle
 from streamwork.epoch import Phase, Verdict
-from streamwork.run.runner import Mode, Options, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.runner import run
 
 STRETCH = {Phase.PLAN: 0.01, Phase.COMPUTE: 0.01, Phase.PREPARE: 0.02, Phase.COMMIT: 0.1}
 
@@ -77,7 +79,7 @@ if __name__ == "__main__":
     SplitLedger.pause = 0.9 if pace == "stretched" else 0.0
     made = build(SqliteSink if ledger == "ledger" else SplitLedger, Path(folder))
     examples = Path(__file__).parents[1] / "examples"
-    options = Options(
+    options = RunOptions(
         mode=Mode(mode), root=Path(folder) / "root", until_caught_up=True, master="local[2]", module_folder=examples
     )
     run(made, options, Stretching(pace))

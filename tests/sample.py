@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink
-from streamwork.run.runner import Mode, Options, Outcome, Watcher, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome
+from streamwork.run.runner import run
+from streamwork.run.watcher import Watcher
 
 
 class Payment(Event):
@@ -73,4 +77,4 @@ def run_job(
     job: Job, root: Path, mode: str = "local", watcher: Watcher | None = None, restart: bool = False, **options: Any
 ) -> Outcome:
     """Without restarts, unless asked for: what fails is to be seen at once."""
-    return run(job, Options(mode=Mode(mode), root=root, until_caught_up=True, restart=restart, **options), watcher)
+    return run(job, RunOptions(mode=Mode(mode), root=root, until_caught_up=True, restart=restart, **options), watcher)

@@ -15,7 +15,7 @@ from streamwork.__main__ import cli
 from streamwork.bench import recovery as bench_recovery
 from streamwork.bench import recovery_job as bench_recovery_job
 from streamwork.bench.recovery import Place, Sizes
-from streamwork.run.runner import Mode
+from streamwork.run.mode import Mode
 
 QUICK = Sizes(
     keys=200, slice=20, short=1, long=3, repeats=1, many_keys=1_000, many_slices=2, restores=1, spark_repeats=0

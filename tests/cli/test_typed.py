@@ -21,7 +21,7 @@ from streamwork.__main__ import cli
 from streamwork.epoch.fences import Fences
 from streamwork.errors import WrongUse
 from streamwork.run import runner
-from streamwork.run.runner import Options
+from streamwork.run.options import RunOptions
 from streamwork.world import RealClock, RealDisk, RealProcesses
 from streamwork.world.heartbeat import Heartbeat
 
@@ -149,7 +149,7 @@ def test_the_options_that_run_a_job_as_before(tmp_path: Path, old: str, new: str
     named = re.findall(r"--(semantics|tracking) (\S+)", caught.value.action)
     run_job(job(new), tmp_path / "root", **dict(named))
     run_job(job(new), tmp_path / "root", change_semantics=True)
-    assert Options(root=tmp_path, **dict(named)).settings(job(new).settings).promise == job(old).settings.promise
+    assert RunOptions(root=tmp_path, **dict(named)).settings(job(new).settings).promise == job(old).settings.promise
 
 
 BUILT = """

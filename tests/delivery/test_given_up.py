@@ -21,7 +21,8 @@ from streamwork.cli.progress import end_lines
 from streamwork.delivery import Acknowledger, DeadLetters, Inbox, Outcome
 from streamwork.epoch import Phase
 from streamwork.epoch.history.history import totals
-from streamwork.run.runner import Mode, Options
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
 from streamwork.run.runner import run as run_until_stopped
 from streamwork.world import RealDisk
 
@@ -143,7 +144,7 @@ def test_to_ask_in_vain_makes_no_checkpoint_and_no_plan(tmp_path: Path, timed: b
     done.sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
     asked = CrashAt(15, Phase.PLAN)
     with pytest.raises(Crash):
-        run_until_stopped(made, Options(mode=Mode("local"), root=tmp_path / "root", restart=False), asked)
+        run_until_stopped(made, RunOptions(mode=Mode("local"), root=tmp_path / "root", restart=False), asked)
     plans = sorted((tmp_path / "root" / "items" / "checkpoints").glob("*.plan.json"))
     assert len(plans) <= 3
     assert not timed or int(plans[-1].name[:12]) <= 3
@@ -160,6 +161,6 @@ def test_between_two_questions_lies_the_time_between_two_checkpoints(tmp_path: P
     began = time.monotonic()
     with pytest.raises(Crash):
         run_until_stopped(
-            made, Options(mode=Mode("local"), root=tmp_path / "root", restart=False), CrashAt(3, Phase.PLAN)
+            made, RunOptions(mode=Mode("local"), root=tmp_path / "root", restart=False), CrashAt(3, Phase.PLAN)
         )
     assert time.monotonic() - began >= 0.6

@@ -14,7 +14,9 @@ from contract_jobs import Counted, Endless, Place, Seeking
 from sample import Payment, Summing, payments, run_job
 from streamwork import Job, JsonLines, SqliteSink, StatefulSource
 from streamwork.epoch import Phase
-from streamwork.run.runner import Mode, Options, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.runner import run
 from streamwork.testing import run as simulate
 from streamwork.testing.clock import VirtualClock
 
@@ -130,6 +132,6 @@ def test_an_epoch_is_bounded_by_max_events_and_by_checkpoint_every(
     source = Slow()
     source.max_events = most
     job = polling(tmp_path, source, checkpoint_every=every)
-    options = Options(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True, restart=False)
+    options = RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True, restart=False)
     assert run(job, options, clock=CLOCK).checkpoints == epochs
     assert [number for number, _ in rows(tmp_path)] == list(range(1, 13))

@@ -21,7 +21,7 @@ import pytest
 from streamwork import JobFailed
 from streamwork.hosts.gateway import Jvm
 from streamwork.hosts.master import reach
-from streamwork.run.runner import NOT_STARTED
+from streamwork.run.outcome import NOT_STARTED
 
 pytestmark = pytest.mark.spark
 JOB = Path(__file__).parents[1] / "waiting_job.py"

@@ -19,7 +19,10 @@ from streamwork import Job, JobFailed, JsonLines, ListSource, SqliteSink
 from streamwork.hosts import spark_epochs
 from streamwork.hosts.spark_epochs import KEEP_WARM_SECONDS, SparkEpochs
 from streamwork.observe.status import stop
-from streamwork.run.runner import Mode, Options, Outcome, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome
+from streamwork.run.runner import run
 from streamwork.world import RealClock
 
 pytestmark = pytest.mark.spark
@@ -72,13 +75,13 @@ def test_workers_are_kept_warm_now_and_then_and_only_then(spark: Any) -> None:
 class Running:
     """A run in a thread of its own."""
 
-    def __init__(self, job: Job, options: Options) -> None:
+    def __init__(self, job: Job, options: RunOptions) -> None:
         self.outcome: Outcome | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(job, options), daemon=True)
         self._thread.start()
 
-    def _run(self, job: Job, options: Options) -> None:
+    def _run(self, job: Job, options: RunOptions) -> None:
         try:
             self.outcome = run(job, options)
         except BaseException as error:
@@ -103,7 +106,7 @@ def test_while_idle_timers_fire_requests_are_answered_and_workers_stay(
     stream = job.source(JsonLines(tmp_path / "in.jsonl", Payment), id="in")
     due = datetime.now(UTC) + timedelta(seconds=2)
     stream.apply(Waking(due), key="card", id="waking").sink(SqliteSink(tmp_path / "out.db", "journal"), id="out")
-    running = Running(job, Options(mode=Mode.MICROBATCH, root=tmp_path / "root", restart=False))
+    running = Running(job, RunOptions(mode=Mode.MICROBATCH, root=tmp_path / "root", restart=False))
     wait_until(lambda: running.error or rows(tmp_path / "out.db", "SELECT * FROM journal"))
     assert rows(tmp_path / "out.db", "SELECT card, number FROM journal") == [("a", 1)]
     assert datetime.now(UTC) >= due
@@ -150,7 +153,7 @@ def test_an_epoch_that_takes_too_long_is_abandoned_and_its_input_is_read_again(t
     seen = slow.apply(summing_job(events, tmp_path / "x.db").graph()["sums"].component, key="card", id="sums")
     seen.sink(SqliteSink(tmp_path / "out.db", "journal"), id="journal")
     told, began = Told(), time.monotonic()
-    options = Options(mode=Mode.MICROBATCH, root=tmp_path / "root", until_caught_up=True, restart=False)
+    options = RunOptions(mode=Mode.MICROBATCH, root=tmp_path / "root", until_caught_up=True, restart=False)
     outcome = run(job, options, told, Impatient(sign))
     assert time.monotonic() - began < Dawdling.SECONDS, "nobody has waited for it"
     assert "abandon 2" in told.steps and "complete 2" not in told.steps and "complete 4" in told.steps
@@ -167,4 +170,4 @@ def test_an_action_that_fails_while_there_is_time_is_a_failure(tmp_path: Path, s
     stream = job.source(ListSource(events, Payment), id="payments")
     stream.apply(Dying(), id="dying").sink(SqliteSink(tmp_path / "out.db", "journal"), id="journal")
     with pytest.raises(JobFailed, match="SW-SPARK-FAILED"):
-        run(job, Options(mode=Mode.MICROBATCH, root=tmp_path / "root", until_caught_up=True, restart=False))
+        run(job, RunOptions(mode=Mode.MICROBATCH, root=tmp_path / "root", until_caught_up=True, restart=False))

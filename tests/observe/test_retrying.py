@@ -21,7 +21,10 @@ from streamwork.delivery.retrying import FOLDER
 from streamwork.epoch.control import Control, Kind
 from streamwork.observe.metrics import exposition
 from streamwork.observe.status import lines, look, stop
-from streamwork.run.runner import Mode, Options, Outcome, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome
+from streamwork.run.runner import run
 from streamwork.testing.clock import VirtualClock
 from streamwork.world import RealClock, RealDisk
 
@@ -73,7 +76,7 @@ def asking(folder: Path) -> tuple[list[float], Callable[[Acting], None]]:
 
 def go(tmp_path: Path, job: Job, act: Callable[[Acting], None]) -> tuple[Outcome, Acting]:
     clock = Acting(tmp_path / "root" / "items", act)
-    return run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), clock=clock), clock
+    return run(job, RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), clock=clock), clock
 
 
 @pytest.mark.parametrize("chosen", SEMANTICS[1:], ids=lambda chosen: "-".join(chosen.values()))
@@ -161,7 +164,7 @@ def test_it_can_be_chosen_for_one_run(tmp_path: Path) -> None:
     source = job.source(ListSource([Item(name) for name in NAMES], Item, max_events=6), id="items")
     source.apply(WhileFile(tmp_path / "down"), id="work").sink(SqliteSink(tmp_path / "out.db", "t"), id="out")
     (tmp_path / "down").touch()
-    options = Options(
+    options = RunOptions(
         mode=Mode.LOCAL,
         root=tmp_path / "root",
         until_caught_up=True,
@@ -179,7 +182,7 @@ def test_it_can_be_chosen_for_one_run(tmp_path: Path) -> None:
     ["retry:", "retry:times=x", "retry:often=3", "retry:times=0", "retry:within=soon", "retry:then=pray", "again"],
 )
 def test_what_is_not_understood_is_refused(tmp_path: Path, given: str) -> None:
-    options = Options(mode=Mode.LOCAL, root=tmp_path / "root", on_error={"work": given})
+    options = RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", on_error={"work": given})
     if given == "retry:":
         given = "retry:,"
         options = msgspec.structs.replace(options, on_error={"work": given})
@@ -196,7 +199,7 @@ class Asked(Source[Item]):
 def test_sources_and_sinks_refuse_it_and_say_what_happens_there(tmp_path: Path) -> None:
     for component in ("items", "out"):
         with pytest.raises(WrongUse, match="fails the job, which restarts"):
-            run(looking(tmp_path), Options(mode=Mode.LOCAL, root=tmp_path / "root", on_error={component: "retry"}))
+            run(looking(tmp_path), RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", on_error={component: "retry"}))
     job = Job("j")
     with pytest.raises(WrongUse, match=r"sink 'out' has on_error=retry:times=2, but only operators retry"):
         job.source(ListSource([], Item), id="s").sink(SqliteSink("o.db", "t"), id="out", on_error=Retry(times=2))  # type: ignore[arg-type]
@@ -209,7 +212,7 @@ class Running(threading.Thread):
     def __init__(self, job: Job, folder: Path) -> None:
         super().__init__(daemon=True)
         self.outcome: Outcome | None = None
-        self._run = lambda: run(job, Options(mode=Mode.MICROBATCH, root=folder / "root", until_caught_up=True))
+        self._run = lambda: run(job, RunOptions(mode=Mode.MICROBATCH, root=folder / "root", until_caught_up=True))
         self.start()
 
     def run(self) -> None:

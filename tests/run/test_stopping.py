@@ -23,7 +23,10 @@ from streamwork.cli.progress import end_lines
 from streamwork.epoch import Phase
 from streamwork.epoch.control import Control, Kind
 from streamwork.epoch.fences import Fences
-from streamwork.run.runner import NOT_STARTED, Mode, Options, Outcome, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import NOT_STARTED, Outcome
+from streamwork.run.runner import run
 from streamwork.run.stopping import ONE_SIGNAL_SECONDS, Stop
 from streamwork.testing.clock import VirtualClock
 from streamwork.world import RealClock, RealDisk, RealProcesses
@@ -78,7 +81,7 @@ def test_a_job_all_of_whose_epochs_take_too_long_can_be_stopped(tmp_path: Path, 
     job = summing_job(payments(30), tmp_path / "out.db")
     job.settings = msgspec.structs.replace(job.settings, checkpoint_timeout=60.0)
     watcher = AfterAbandoned(ask)
-    outcome = run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root", restart=False), watcher, Hurried())
+    outcome = run(job, RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", restart=False), watcher, Hurried())
     assert outcome.checkpoint == 0 and outcome.events == 0
     assert watcher.abandoned <= 5, "the epoch under way when the end was asked for was the last one"
 
@@ -90,7 +93,7 @@ def test_abandoned_epochs_do_not_pile_up_on_the_stack(tmp_path: Path) -> None:
     job.settings = msgspec.structs.replace(job.settings, checkpoint_timeout=60.0)
     limit = sys.getrecursionlimit()
     watcher = AfterAbandoned(lambda: os.kill(os.getpid(), signal.SIGTERM), after=limit, most=2 * limit)
-    run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root", restart=False), watcher, Hurried())
+    run(job, RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", restart=False), watcher, Hurried())
     assert watcher.abandoned >= limit
 
 
@@ -127,7 +130,7 @@ def test_a_signal_during_recovery_ends_the_run_when_recovery_is_finished(tmp_pat
     root = tmp_path / "root"
     run_job(summing_job(payments(30), tmp_path / "out.db"), root)
     watcher = AtStart(step)
-    outcome = run(summing_job(payments(60), tmp_path / "out.db"), Options(mode=Mode.LOCAL, root=root), watcher)
+    outcome = run(summing_job(payments(60), tmp_path / "out.db"), RunOptions(mode=Mode.LOCAL, root=root), watcher)
     if step in watcher.steps:  # a start without anything to rebase has no such step
         assert Phase.PLAN not in watcher.steps, "nothing was begun"
         assert outcome.checkpoint == 3 and outcome.checkpoints == 0 and watcher.ended == [outcome]
@@ -141,7 +144,7 @@ def test_a_signal_while_waiting_for_the_lease_of_another_driver_ends_the_run(tmp
     elsewhere = Fences(RealDisk(), root / "summing", RealClock(), Elsewhere())
     elsewhere.claim(lease=3600.0)
     watcher = AtStart(note="watching for 3600 s")
-    outcome = run(summing_job(payments(60), tmp_path / "out.db"), Options(mode=Mode.LOCAL, root=root), watcher)
+    outcome = run(summing_job(payments(60), tmp_path / "out.db"), RunOptions(mode=Mode.LOCAL, root=root), watcher)
     assert outcome.started == NOT_STARTED and outcome.checkpoint == 3 and outcome.fence == 0
     assert end_lines(outcome) == ["stopped before it had started; the last checkpoint is 3"]
     assert elsewhere.highest() == 2, "the job was not taken"

@@ -28,7 +28,10 @@ from streamwork.connectors.line_file import missing
 from streamwork.epoch import Phase
 from streamwork.errors import is_retryable
 from streamwork.log import FileLocks, locked
-from streamwork.run.runner import Mode, Options, Outcome, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome
+from streamwork.run.runner import run
 from streamwork.run.supervisor import supervise
 from streamwork.testing.clock import VirtualClock
 
@@ -272,7 +275,7 @@ def go(
     job = Job("moody", checkpoint_every=0, restart=restart)
     stream = job.source(ListSource(events, Payment, max_events=10), id="payments").apply(Moody(folder / "mood", error))
     stream.apply(Summing(), key="card", id="sums").sink(SqliteSink(folder / "out.db", "journal"), id="journal")
-    return run(job, Options(mode=Mode(mode), root=folder / "root", until_caught_up=True), notes)
+    return run(job, RunOptions(mode=Mode(mode), root=folder / "root", until_caught_up=True), notes)
 
 
 def journal(folder: Path) -> list[tuple[Any, ...]]:
@@ -349,13 +352,13 @@ def test_a_missing_file_and_an_impossible_root_end_a_run_at_once(tmp_path: Path)
         return job
 
     with pytest.raises(JobFailed, match=r"^SW-SOURCE-MISSING: .*in.jsonl is not there"):
-        run(typo("a"), Options(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), Notes())
+        run(typo("a"), RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), Notes())
     (tmp_path / "in.jsonl").write_text('{"card": "a", "amount": 1}\n')
     (tmp_path / "file").touch()
     for root in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
         notes = Notes()
         with pytest.raises(JobFailed, match="^SW-IO-FAILED"):
-            run(typo("b"), Options(mode=Mode.LOCAL, root=root, until_caught_up=True), notes)
+            run(typo("b"), RunOptions(mode=Mode.LOCAL, root=root, until_caught_up=True), notes)
         assert notes.lines == []
 
 
@@ -365,7 +368,7 @@ def test_a_refusal_is_not_tried_again(tmp_path: Path) -> None:
     job.source(ListSource(payments(10)), id="renamed")
     notes = Notes()
     with pytest.raises(Refused, match="SW-SOURCE-ORPHAN"):
-        run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), notes)
+        run(job, RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), notes)
     assert notes.lines == []
 
 
@@ -437,7 +440,7 @@ def test_a_whole_run_survives_an_exception_without_a_code_and_keeps_its_tracebac
     job = Job("raw", checkpoint_every=0, restart=Backoff(first="10ms"))
     stream = job.source(Raw(events, Payment, max_events=10), id="payments")
     stream.apply(Summing(), key="card", id="sums").sink(SqliteSink(tmp_path / "out.db", "journal"), id="journal")
-    outcome = run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root"))
+    outcome = run(job, RunOptions(mode=Mode.LOCAL, root=tmp_path / "root"))
     assert outcome.restarts == 1
     with closing(sqlite3.connect(tmp_path / "out.db")) as db:
         rows = db.execute("SELECT card, number, total FROM journal ORDER BY rowid").fetchall()
@@ -459,5 +462,5 @@ def test_a_log_that_another_process_writes_to_is_tried_again(tmp_path: Path, mon
     monkeypatch.setattr(FileLocks, "acquire", acquire)
     job = Job("to-log", checkpoint_every=0, restart=Backoff(first="10ms"))
     job.source(ListSource(payments(10), Payment), id="payments").sink(LogSink(tmp_path / "log"), id="log")
-    assert run(job, Options(mode=Mode.LOCAL, root=tmp_path / "root")).restarts == 1
+    assert run(job, RunOptions(mode=Mode.LOCAL, root=tmp_path / "root")).restarts == 1
     assert not held

@@ -45,7 +45,7 @@ from streamwork.bench.spread import spread
 from streamwork.engine.instance import row_format
 from streamwork.epoch import Manifest, Store
 from streamwork.log import EventLog
-from streamwork.run.runner import Mode
+from streamwork.run.mode import Mode
 from streamwork.run.runner import run as run_job
 from streamwork.state import KeyedState, StateFiles, ways
 from streamwork.world import RealDisk

@@ -24,7 +24,10 @@ from streamwork.epoch.recovery.recovery import Recovery
 from streamwork.epoch.sinks import Sinks
 from streamwork.hosts.session import start_spark
 from streamwork.job import Job
-from streamwork.run.runner import Mode, Options, Outcome, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome
+from streamwork.run.runner import run
 
 JOB, SOURCE, COUNTS, SINK = "recovery", "uses", "counts", "usage"
 TIMED: dict[str, tuple[type, str]] = {
@@ -73,8 +76,8 @@ def build(folder: Path, size: int) -> Job:
     return job
 
 
-def options_for(folder: Path, mode: Mode) -> Options:
-    return Options(mode=mode, root=folder / "root", master="local[2]", until_caught_up=True, restart=False)
+def options_for(folder: Path, mode: Mode) -> RunOptions:
+    return RunOptions(mode=mode, root=folder / "root", master="local[2]", until_caught_up=True, restart=False)
 
 
 class Marks:

@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 
 import streamwork
 from streamwork.job.jobfile import load_job
-from streamwork.run.runner import Mode, Options, Outcome, Watcher, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome
+from streamwork.run.runner import run
+from streamwork.run.watcher import Watcher
 from streamwork.wording import plural
 
 EVENTS = 200_000
@@ -49,7 +53,7 @@ def run_demo(folder: Path, mode: Mode, watcher: Watcher | None) -> Outcome:
     target = prepare(folder)
     with _inside(folder):
         loaded = load_job(str(target))
-        options = Options(mode=mode, root=loaded.default_root, until_caught_up=True, module_folder=folder)
+        options = RunOptions(mode=mode, root=loaded.default_root, until_caught_up=True, module_folder=folder)
         return run(loaded.job, options, watcher)
 
 

@@ -31,9 +31,13 @@ from streamwork.job.jobfile import load_job
 from streamwork.job.semantics import Semantics, Tracking
 from streamwork.observe.access import Endpoint, token
 from streamwork.observe.metrics_server import TOKEN, serving
+from streamwork.run.mode import Mode
 from streamwork.run.on_error import parse
-from streamwork.run.runner import NOT_STARTED, Mode, Options, Outcome, Watcher, run
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import NOT_STARTED, Outcome
+from streamwork.run.runner import run
 from streamwork.run.stopping import Stop, Stopped
+from streamwork.run.watcher import Watcher
 from streamwork.world import RealClock, print_anything
 
 MODE = click.option(
@@ -154,7 +158,7 @@ def run_command(
     if explain:
         _explain(loaded.job, as_json)
         return
-    options = Options(
+    options = RunOptions(
         mode=Mode(mode),
         root=root.absolute() if root is not None else loaded.default_root,
         master=master,

@@ -12,7 +12,9 @@ from streamwork.cli.output import cell, console
 from streamwork.epoch import Manifest, Phase, Started
 from streamwork.epoch import in_doubt as doubt
 from streamwork.errors import printable
-from streamwork.run.runner import NOT_STARTED, Mode, Outcome, Watcher
+from streamwork.run.mode import Mode
+from streamwork.run.outcome import NOT_STARTED, Outcome
+from streamwork.run.watcher import Watcher
 from streamwork.wording import plural
 
 PLAIN_SECONDS = 1.0  # a plain line at most so often

@@ -10,7 +10,11 @@ from streamwork.errors import WrongUse
 from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.job import Job, Retry, jobfile
 from streamwork.job.duration import seconds
-from streamwork.run.runner import Mode, Options, Outcome, Watcher, run
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome
+from streamwork.run.runner import run
+from streamwork.run.watcher import Watcher
 
 
 def run_here(
@@ -54,7 +58,7 @@ def run_here(
     folder = None
     if Mode(mode).on_spark:
         job, folder = _importable(job, named, Path(main).absolute() if main else None)
-    options = Options(
+    options = RunOptions(
         mode=Mode(mode),
         root=Path(root).absolute() if root is not None else home / ".streamwork",
         master=master,

@@ -16,8 +16,6 @@ from streamwork.components.source import Partitioning, ReadProgress
 from streamwork.errors import Refused, StreamworkError
 from streamwork.job import Graph, Node
 
-MARK = "@batch"
-"""Behind the job's name: no job can be called so, so the folder is nobody else's."""
 ALL = 2**62
 
 

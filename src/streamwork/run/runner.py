@@ -7,27 +7,25 @@ import secrets
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
-from pathlib import Path
-from typing import Any, Protocol
 
-import msgspec
-
-from streamwork.epoch import Driver, Manifest, Phase, Started, Store
+from streamwork.epoch import Driver, Started, Store
 from streamwork.epoch.control import Control, Kind, Request
 from streamwork.epoch.fences import Drop, Fences, moment
 from streamwork.epoch.history.history import History
-from streamwork.epoch.in_doubt import InDoubt
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
-from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.hosts.spark_life import spark_gone
-from streamwork.job import Graph, Job, Settings
-from streamwork.run.backfill import MARK, everything, with_ways_out
+from streamwork.job import Graph, Job
+from streamwork.run.backfill import everything, with_ways_out
 from streamwork.run.hosting import Host, on_spark
+from streamwork.run.mode import Mode
 from streamwork.run.on_error import with_on_error, with_way_on
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import Outcome, how_started
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
+from streamwork.run.tally import Tally
+from streamwork.run.watcher import Watcher
 from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, print_anything, step_back
 from streamwork.world.heartbeat import Heartbeat
 
@@ -36,131 +34,13 @@ ATTEND_SECONDS = 0.2
 """How often, at most, a driver looks whether somebody has a request, or has taken its job."""
 FAILURES = "failures.log"
 """In the job's folder: tracebacks of exceptions that were not foreseen."""
-NOT_STARTED = "stopped before it had started"
 BEATS = 4
 """Signs of life within a lease: one or two may come late."""
 
 
-class Mode(Enum):
-    MICROBATCH = "microbatch"
-    BATCH = "batch"
-    LOCAL = "local"
-
-    @property
-    def on_spark(self) -> bool:
-        return self is not Mode.LOCAL
-
-    def folder(self, job: str) -> str:
-        """The name of the job's folder below the root: a backfill has one of its own."""
-        return job + MARK if self is Mode.BATCH else job
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run a job; what is None is the job's own choice."""
-
-    mode: Mode = Mode.MICROBATCH
-    root: Path
-    master: str = DEFAULT_MASTER
-    until_caught_up: bool = False
-    checkpoint_every: float | None = None
-    retain: int | None = None
-    lease: float | None = None
-    restart: bool = True  # False: a failure ends the run, whatever the job says
-    take_over: bool = False
-    accept_divergence: bool = False
-    semantics: str | None = None
-    tracking: str | None = None
-    change_semantics: bool = False
-    refill: tuple[str, ...] = ()  # sinks that may be filled again if their target is lost
-    drop_state: tuple[str, ...] = ()  # components whose state is not used any more
-    drop_request: str = ""  # the same in all runs that are one request: state is dropped once
-    spark_log: bool = False
-    module_folder: Path | None = None
-    on_error: dict[str, str] = {}  # component -> what becomes of events that it cannot do, in this run
-    command: tuple[str, ...] = ()  # what a person has typed to run it, for errors that say how to go on
-
-    def settings(self, chosen: Settings) -> Settings:
-        """What the job has chosen for itself, where it is not overridden here."""
-        names = ("checkpoint_every", "retain", "lease", "semantics", "tracking")
-        asked = {name: getattr(self, name) for name in names}
-        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-        if self.semantics is not None and self.tracking is None:
-            changes["tracking"] = None  # it belongs to the semantics that the job has chosen
-        if not self.restart:
-            changes["restart"] = None
-        return msgspec.structs.replace(chosen, **changes)
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """What a run did."""
-
-    job: str
-    root: str
-    mode: str
-    started: str
-    fence: int
-    checkpoint: int
-    checkpoints: int
-    events: int
-    dropped: int
-    seconds: float
-    restarts: int = 0
-    dead_letters: int = 0
-    retried: int = 0  # tries, in place, at events that had failed before
-    in_doubt: tuple[
-        InDoubt, ...
-    ] = ()  # under at-most-once: input of epochs that broke off, as far as this run was the first to tell
-
-
-class Watcher(Protocol):
-    """Shows a run to somebody: starts, steps, remarks, the end. After a restart, `on_started` comes again."""
-
-    def on_starting(self, job: str, mode: Mode, root: Path) -> None: ...
-
-    def on_started(self, job: str, started: Started) -> None: ...
-
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None: ...
-
-    def on_note(self, line: str) -> None:
-        """Something that a person may want to know: a restart, a wait."""
-
-    def on_end(self, outcome: Outcome) -> None: ...
-
-    def close(self) -> None:
-        """Called however the run ended."""
-
-
-class Tally:
-    """Counts what a run did, and tells a watcher."""
-
-    def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
-        self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = 0
-        self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # a restart finds the same again
-        self._sources = sources
-        self._watcher = watcher
-
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
-        if manifest is not None and step is Phase.COMPLETE:
-            counted = [manifest.counters[name] for name in self._sources]
-            self.checkpoints += 1
-            self.events += sum(counters["processed"] for counters in counted)
-            for counters in manifest.counters.values():
-                self.dropped += counters["dropped"]
-                self.dead_letters += counters["dead_letters"]
-                self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
-        if self._watcher is not None:
-            self._watcher.on_phase(step, epoch, manifest)
-
-    def end_of(self, driver: Driver) -> None:
-        """What is in no manifest: rows that sinks refuse at the commit, and what is in doubt. It must be closed."""
-        self.dropped += driver.refusals["dropped"]
-        self.dead_letters += driver.refusals["dead_letters"]
-        self.in_doubt.update(((one.epoch, one.fence, one.source), one) for one in driver.in_doubt)
-
-
 def run(
     job: Job,
-    options: Options,
+    options: RunOptions,
     watcher: Watcher | None = None,
     clock: Clock | None = None,
     stop: Stop | None = None,
@@ -202,16 +82,10 @@ def run(
     return outcome
 
 
-def how_started(started: Started | None) -> str:
-    if started is None:
-        return NOT_STARTED
-    return "new" if started.new else f"resumed at checkpoint {started.resumed_at}"
-
-
 class Lives:
     """The drivers of one run, one after another; there is more than one only if one fails."""
 
-    def __init__(self, job: Job, options: Options, watcher: Watcher | None, clock: Clock, stop: Stop) -> None:
+    def __init__(self, job: Job, options: RunOptions, watcher: Watcher | None, clock: Clock, stop: Stop) -> None:
         self.settings = options.settings(job.settings)
         self.started: Started | None = None  # how the first of them started
         self.driver: Driver | None = None

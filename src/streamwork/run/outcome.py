@@ -1,0 +1,37 @@
+"""`Outcome`: the result of a run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from streamwork.epoch import Started
+from streamwork.epoch.in_doubt import InDoubt
+
+NOT_STARTED = "stopped before it had started"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a run did."""
+
+    job: str
+    root: str
+    mode: str
+    started: str
+    fence: int
+    checkpoint: int
+    checkpoints: int
+    events: int
+    dropped: int
+    seconds: float
+    restarts: int = 0
+    dead_letters: int = 0
+    retried: int = 0  # tries, in place, at events that had failed before
+    in_doubt: tuple[
+        InDoubt, ...
+    ] = ()  # under at-most-once: input of epochs that broke off, as far as this run was the first to tell
+
+
+def how_started(started: Started | None) -> str:
+    if started is None:
+        return NOT_STARTED
+    return "new" if started.new else f"resumed at checkpoint {started.resumed_at}"

@@ -1,0 +1,35 @@
+"""`Tally`: what a run has counted so far."""
+
+from __future__ import annotations
+
+from streamwork.epoch import Driver, Manifest, Phase
+from streamwork.epoch.in_doubt import InDoubt
+from streamwork.run.watcher import Watcher
+
+
+class Tally:
+    """Counts what a run did, and tells a watcher."""
+
+    def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
+        self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = 0
+        self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # a restart finds the same again
+        self._sources = sources
+        self._watcher = watcher
+
+    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
+        if manifest is not None and step is Phase.COMPLETE:
+            counted = [manifest.counters[name] for name in self._sources]
+            self.checkpoints += 1
+            self.events += sum(counters["processed"] for counters in counted)
+            for counters in manifest.counters.values():
+                self.dropped += counters["dropped"]
+                self.dead_letters += counters["dead_letters"]
+                self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
+        if self._watcher is not None:
+            self._watcher.on_phase(step, epoch, manifest)
+
+    def end_of(self, driver: Driver) -> None:
+        """What is in no manifest: rows that sinks refuse at the commit, and what is in doubt. It must be closed."""
+        self.dropped += driver.refusals["dropped"]
+        self.dead_letters += driver.refusals["dead_letters"]
+        self.in_doubt.update(((one.epoch, one.fence, one.source), one) for one in driver.in_doubt)
