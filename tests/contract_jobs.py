@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +225,50 @@ class Endless(StatefulSource[Counted, Place]):
 
     def get_state(self) -> Place:
         return self.place
+
+
+class Stamped(Event):
+    sensor: str
+    value: int
+    now: datetime
+    watermark: datetime | None
+
+
+class Stamping(Operator[Reading, Stamped]):
+    """Says what time it is."""
+
+    def apply(self, event: Reading, collector: Any) -> None:
+        collector.emit(Stamped(event.sensor, event.value, collector.now, collector.watermark))
+
+
+class Stamps(Record):
+    last: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Stringing(KeyedOperator[Reading, Stamps, Stamped]):
+    """Says what time it is, and in the place of the watermark what time it was at the last event of the key."""
+
+    def apply(self, event: Reading, state: Stamps, collector: Any) -> None:
+        collector.emit(Stamped(event.sensor, event.value, collector.now, state.last))
+        state.last = collector.now
+
+
+class Watching(KeyedOperator[Reading, Stamps, Stamped]):
+    def apply(self, event: Reading, state: Stamps, collector: Any) -> None:
+        collector.emit(Stamped(event.sensor, event.value, collector.now, collector.watermark))
+
+
+def _watermark(collector: Any) -> datetime | None:
+    found: datetime | None = collector.watermark
+    return found
+
+
+class Hiding(Operator[Reading, Stamped]):
+    """Reads the watermark where its methods do not show it."""
+
+    def apply(self, event: Reading, collector: Any) -> None:
+        collector.emit(Stamped(event.sensor, event.value, collector.now, _watermark(collector)))
+
+
+class Declaring(Hiding):
+    reads_watermark = True

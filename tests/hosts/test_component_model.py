@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -17,12 +18,17 @@ from contract_jobs import (
     Averaging,
     Closing,
     Columns,
+    Declaring,
     Forgetting,
+    Hiding,
     Numbering,
     Reading,
     Silence,
     Splitting,
+    Stamping,
+    Stringing,
     Waking,
+    Watching,
     is_even,
     summing,
     to_alert,
@@ -156,6 +162,70 @@ def test_timers_are_part_of_the_state(tmp_path: Path, mode: str) -> None:
     events = readings(("a", 1, 0), ("b", 1, 1), ("b", 1, 5), ("b", 1, 11))
     run(tmp_path, mode, events, lambda s, sink: sink(s.apply(Silence(), key="sensor", id="silence"), "quiet"))
     assert rows(tmp_path, "quiet") == [("a", 1)]
+
+
+def times(folder: Path, table: str) -> list[tuple[datetime, datetime | None]]:
+    """(now, watermark) of each row of `Stamped`."""
+    read = datetime.fromisoformat
+    return [(read(now), read(mark) if mark else None) for _, _, now, mark in rows(folder, table)]
+
+
+JUMPY = readings(*[(f"s{i % 3}", i, (i * 37) % 11) for i in range(12)])
+BEFORE_EACH = [max((r.at for r in JUMPY[:place]), default=None) for place in range(len(JUMPY))]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 100])
+@pytest.mark.parametrize("operator", [Stamping, Declaring])
+def test_the_watermark_is_that_before_the_event_whatever_the_cuts(
+    tmp_path: Path, mode: str, cut: int, operator: Any
+) -> None:
+    run(tmp_path, mode, JUMPY, lambda s, sink: sink(s.filter(bool).apply(operator(), id="stamps"), "stamps"), cut=cut)
+    assert [mark for _, mark in times(tmp_path, "stamps")] == BEFORE_EACH
+
+
+@pytest.mark.parametrize("cut", [1, 5, 100])
+def test_the_watermark_behind_an_exchange_with_one_sender(tmp_path: Path, mode: str, cut: int) -> None:
+    def build(stream: Stream, sink: Any) -> None:
+        sink(stream.apply(Watching(), key="sensor", id="stamps", parallelism=3), "stamps")
+
+    run(tmp_path, mode, JUMPY, build, cut=cut)
+    found = zip([row[1] for row in rows(tmp_path, "stamps")], times(tmp_path, "stamps"), strict=True)
+    assert [mark for _, (_, mark) in sorted(found)] == BEFORE_EACH
+
+
+def test_a_watermark_that_is_read_in_secret_is_refused(tmp_path: Path, mode: str) -> None:
+    with pytest.raises(WrongUse, match="(?s)SW-OPERATOR-WATERMARK.*stamps.*reads_watermark = True"):
+        run(tmp_path, mode, JUMPY, lambda s, sink: sink(s.apply(Hiding(), id="stamps"), "stamps"))
+
+
+def test_now_is_the_time_in_the_plan(tmp_path: Path, mode: str) -> None:
+    run(tmp_path, mode, MANY[:6], lambda s, sink: sink(s.apply(Stamping(), id="stamps"), "stamps"), lives=1)
+    plans = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "root").glob("*/checkpoints/*.plan.json"))]
+    planned = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=plan["ticks"][-1]) for plan in plans]
+    assert [now for now, _ in times(tmp_path, "stamps")] == [at for at in planned for _ in range(3)]
+    assert all("clock" not in plan["to"] for plan in plans), "only timers make the clock a part of the position"
+
+
+def test_an_epoch_that_is_computed_again_sees_the_same_time(tmp_path: Path, mode: str) -> None:
+    """The newest checkpoint is lost, and its sink is ahead: the job catches up, and its state has the times of the rows."""
+
+    def life(number: int) -> None:
+        def build(stream: Stream, sink: Any) -> None:
+            sink(stream.apply(Stringing(), key="sensor", id="stamps"), "stamps")
+
+        run(tmp_path, mode, MANY[: 6 * number], build, lives=1)
+
+    life(1)
+    newest = max((tmp_path / "root" / "contract" / "checkpoints").glob("*[0-9].json"))
+    newest.unlink()
+    life(2)
+    last: dict[str, datetime] = {}
+    for sensor, (now, before) in zip(
+        [row[0] for row in rows(tmp_path, "stamps")], times(tmp_path, "stamps"), strict=True
+    ):
+        assert before == last.get(sensor, datetime(1970, 1, 1, tzinfo=UTC))
+        last[sensor] = now
+    assert len(rows(tmp_path, "stamps")) == 12 and len(set(last.values())) == 1
 
 
 def test_processing_time_timers_fire_without_input(tmp_path: Path, mode: str) -> None:

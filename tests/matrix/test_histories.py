@@ -116,8 +116,31 @@ def test_timers_ring_in_the_same_epochs_when_they_are_computed_again(folder: Pat
     finish(world)
 
 
-def test_without_the_plans_that_hold_the_ticks_nothing_is_guessed(folder: Path) -> None:
-    world = World(folder, SINKS["SQLite + log"], "timers")
+def time_and_again(folder: Path, operator: str, count: int) -> None:
+    """The epochs of the newest checkpoints are computed again, at another time; then more."""
+    world = World(folder, SINKS["SQLite + log"], operator)
+    world.live(EVENTS).survived()
+    world.clock.sleep(5.000321)
+    ruin_newest(world, count)
+    life = world.live(MORE).survived()
+    assert outcome_of(world, life, 0) is Outcome.CATCHES_UP
+    check_agreement(world, MORE)
+
+
+@pytest.mark.parametrize("count", [1, RETAIN])
+def test_operators_see_the_same_time_when_an_epoch_is_computed_again(folder: Path, count: int) -> None:
+    time_and_again(folder, "now", count)
+
+
+def test_the_machine_s_clock_shows_another_time(folder: Path) -> None:
+    """The control."""
+    with pytest.raises(AssertionError, match="AGREEMENT"):
+        time_and_again(folder, "the machine's clock", 1)
+
+
+@pytest.mark.parametrize("operator", ["timers", "now"])
+def test_without_the_plans_that_hold_the_ticks_nothing_is_guessed(folder: Path, operator: str) -> None:
+    world = World(folder, SINKS["SQLite + log"], operator)
     world.live(EVENTS).survived()
     ruin_newest(world, 1)
     for plan in world.home.glob("checkpoints/*.plan.json"):

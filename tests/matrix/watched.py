@@ -134,6 +134,28 @@ class Drawing(Watched):
         collector.emit(Seen(event.card, state.number, state.total))
 
 
+class Timing(Watched):
+    """As `Drawing`, but in the place of the random number stands the time: a replay must find the same."""
+
+    deterministic = True
+
+    def apply(self, event: Payment, state: Sums, collector: Any) -> None:
+        state.number += 1
+        state.total = (state.total * FACTOR + self.microseconds(collector) % DRAWS) % PRIME
+        self._world.passes(f"apply {event.card}")
+        collector.emit(Seen(event.card, state.number, state.total))
+
+    def microseconds(self, collector: Any) -> int:
+        return round(collector.now.timestamp() * 1_000_000)
+
+
+class Guessing(Timing):
+    """The control: it asks the machine's clock."""
+
+    def microseconds(self, collector: Any) -> int:
+        return round(self._world.clock.now() * 1_000_000)
+
+
 class Ringing(KeyedOperator[Payment, Sums, Seen]):
     """Sums, and sets a timer for each event: one second after the other, by the machine's clock."""
 
@@ -170,6 +192,8 @@ OPERATORS: dict[str, Callable[[World], KeyedOperator[Any, Any, Any] | Turning]] 
     "sums": Watched,
     "echo": Echoing,
     "draws": Drawing,
+    "now": Timing,
+    "the machine's clock": Guessing,
     "timers": lambda world: Ringing(),
     "shuffled": Turning,
 }

@@ -1,4 +1,4 @@
-"""What a component is given to speak through."""
+"""Collectors: what a component gets to emit events with, and to ask for the time."""
 
 from __future__ import annotations
 
@@ -16,17 +16,27 @@ MAIN = "main"
 
 
 class TimerClock(Enum):
-    """Whose time a timer waits for: the watermark of the events, or the ticks of the machine's clock."""
+    """The clock of a timer: the watermark of the events, or processing time."""
 
     EVENT = "event"
     PROCESSING = "processing"
 
 
 class Timer(NamedTuple):
-    """A moment that a key waits for."""
+    """A time at which `on_timer` is called for a key."""
 
     at: datetime
     clock: TimerClock
+
+
+class Times(Protocol):
+    """The times that one instance is at."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    @property
+    def watermark(self) -> datetime | None: ...
 
 
 class Emit(Protocol):
@@ -41,16 +51,48 @@ class EventCollector:
     `emit` is the hottest call in the system, so it is the destination's own function and not a method.
     """
 
-    __slots__ = ("emit", "failure", "tracking")
+    __slots__ = ("emit", "failure", "times", "tracking")
 
     emit: Emit
-    failure: EventFailed | None  # that the component has declared, even if it went on as if nothing were wrong
-    tracking: Acknowledgement | None  # under acknowledging: whose event is being applied
+    failure: EventFailed | None  # declared by the component with `fail`, also if it caught the exception
+    tracking: Acknowledgement | None  # under acknowledging: the event being applied
+    times: Times
 
-    def __init__(self, emit: Callable[..., None]) -> None:
+    def __init__(self, emit: Callable[..., None], times: Times) -> None:
         self.emit = emit
+        self.times = times
         self.failure = None
         self.tracking = None
+
+    @property
+    def now(self) -> datetime:
+        """Processing time, in UTC: the driver's clock when it planned the checkpoint that is being computed.
+
+        Every call for one checkpoint sees the same time, in all instances. The plan records it, so a replay of the checkpoint
+        sees it again: an operator that uses `now`, and not the machine's clock, stays deterministic.
+
+        It is not the same again in two cases. An epoch that is abandoned, or that a crash interrupts, is planned anew, with a new
+        time; of the old one nothing is kept, except rows that were written at once (at-least-once, at-most-once). A checkpoint
+        that reads only from polled sources (`Source`, `StatefulSource`) records no time: there it is the machine's clock when the
+        instance begins; such a checkpoint is never replayed.
+        """
+        return self.times.now
+
+    @property
+    def watermark(self) -> datetime | None:
+        """How far event time has come, in UTC, just before the event being applied; None before every input has come to a time.
+
+        The watermark of a source partition is the latest `time=` that was read from it. That of an instance is the minimum over
+        all partitions and instances that it reads from. In `on_timer` it is at or beyond the time of an event-time timer.
+
+        For an instance that reads one partition or one sending instance, the value depends on the events alone: not on the mode,
+        on where checkpoints are cut, or on a replay. Where several are read, it also depends on how far each one was read when the
+        event was applied, which may differ between runs and in a replay.
+
+        Events reach an operator that reads the watermark one at a time. Streamwork recognises it by its methods; one that hands
+        the collector to a function elsewhere declares ``reads_watermark = True``.
+        """
+        return self.times.watermark
 
     @property
     def event_id(self) -> str:
@@ -66,50 +108,50 @@ class EventCollector:
         return self.tracking.event_id
 
     def ack(self, event_id: str | None = None) -> None:
-        """This event is done, as far as this component goes; or an earlier one, which had this id.
+        """Acknowledge the event being applied; or an earlier one, by its id.
 
-        Returning from `apply` says the same, unless the component has ``manual_ack = True``. Where events are not acknowledged
-        it has no effect.
+        Returning from `apply` does the same, unless the component has ``manual_ack = True``. Without acknowledging it has no
+        effect.
         """
         if self.tracking is not None:
             self.tracking.ack(event_id)
 
     def fail(self, reason: str) -> NoReturn:
-        """This event has failed. Ends `apply`: nothing of this call counts, and the component's `on_error` decides.
+        """Declare that the event being applied has failed, and end `apply`: nothing of this call counts, and `on_error` applies.
 
-        It raises, so that nothing behind it runs. Where that is caught (``except Exception``), the event has failed all the same.
+        It raises an exception. If the component catches it (``except Exception``), the event has failed all the same.
         """
         self.failure = EventFailed(reason)
         raise self.failure
 
     def check(self) -> None:
-        """For the engine, when a call has returned: raise what was declared in it and caught."""
+        """For the engine, after a call: raise a failure that the component declared and caught."""
         if self.failure is not None:
             raise self.failure
 
 
 class BatchCollector(EventCollector):
-    """What `apply_batch` is given: ``emit_batch(batch)`` takes whole columns, those of the type that is emitted, in any order.
+    """The collector of `apply_batch`: ``emit_batch(batch)`` takes whole columns, those of the emitted type, in any order.
 
     Batches and single events come out in the order in which they were emitted.
     """
 
     __slots__ = ("emit_batch",)
 
-    def __init__(self, emit: Callable[..., None], emit_batch: Callable[..., None]) -> None:
-        super().__init__(emit)
+    def __init__(self, emit: Callable[..., None], times: Times, emit_batch: Callable[..., None]) -> None:
+        super().__init__(emit, times)
         self.emit_batch = emit_batch
 
 
 class KeyedCollector(EventCollector):
-    """What a `KeyedOperator` is given: it can also set timers for the key at hand, and forget the key."""
+    """The collector of a `KeyedOperator`: it also sets timers for the key at hand, and forgets the key."""
 
     __slots__ = ("asked", "cleared", "key", "timers")
 
     key: Any
 
-    def __init__(self, emit: Callable[..., None]) -> None:
-        super().__init__(emit)
+    def __init__(self, emit: Callable[..., None], times: Times) -> None:
+        super().__init__(emit, times)
         self.forget_wishes()
 
     def set_timer(self, at: datetime, clock: Literal["event", "processing"] = "event") -> None:
@@ -122,15 +164,15 @@ class KeyedCollector(EventCollector):
         self.asked = True
 
     def clear_state(self) -> None:
-        """Forget this key, its record and its timers, when the call is over; timers set in the same call stay."""
+        """Forget this key, its record and its timers, when the call returns; timers set in the same call stay."""
         self.cleared = self.asked = True
 
     def fail(self, reason: str) -> NoReturn:
-        self.asked = True  # so that the engine looks
+        self.asked = True  # so that the engine checks for a failure
         super().fail(reason)
 
     def forget_wishes(self) -> None:
-        """For the engine: what was asked for has been done, or is not to be done."""
+        """For the engine: drop the requests of the last call, which were carried out or taken back."""
         self.timers: list[Timer] = []
         self.asked = self.cleared = False
         self.failure = None

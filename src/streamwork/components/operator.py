@@ -1,8 +1,10 @@
-"""Operators: what people write."""
+"""Operators: the base classes that jobs derive their own from."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from inspect import unwrap
+from types import CodeType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from streamwork.components.collector import EventCollector, KeyedCollector
@@ -30,6 +32,9 @@ class AnyOperator:
     manual_ack: ClassVar[bool] = False
     """True if returning from `apply` does not mean that the event is done: then ``collector.ack()`` does, in that call or in a
     later one with the event's id. Only acknowledging asks for it."""
+
+    reads_watermark: ClassVar[bool | None] = None
+    """True if it reads ``collector.watermark``: then events reach it one at a time. None: its methods show it."""
 
     def close(self) -> None:
         """Called when the instance goes away, except on a crash."""
@@ -116,6 +121,25 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
     @property
     def uses_timers(self) -> bool:
         return type(self).on_timer is not KeyedOperator.on_timer
+
+
+def reads_watermark(operator: Any) -> bool:
+    """True if an operator reads ``collector.watermark``, as declared, or as its methods show."""
+    declared: bool | None = getattr(operator, "reads_watermark", None)
+    return names_in_methods(type(operator), "watermark") if declared is None else declared
+
+
+def names_in_methods(kind: type, name: str) -> bool:
+    """True if a method that a user's class defines or inherits names this attribute, in a nested function as well."""
+    mine = (base for base in kind.__mro__ if not base.__module__.startswith("streamwork.components."))
+    functions = (unwrap(value) for base in mine for value in vars(base).values() if callable(value))
+    return any(
+        _names(code, name) for function in functions if (code := getattr(function, "__code__", None)) is not None
+    )
+
+
+def _names(code: CodeType, name: str) -> bool:
+    return name in code.co_names or any(isinstance(c, CodeType) and _names(c, name) for c in code.co_consts)
 
 
 def check_batches(operator: AnyOperator, on_error: str | None, retries: bool = False) -> None:

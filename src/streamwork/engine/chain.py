@@ -22,6 +22,7 @@ from typing import Any
 from streamwork.components import KeyedOperator, Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, check_types
+from streamwork.components.operator import reads_watermark
 from streamwork.components.schema import in_utc
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
@@ -30,7 +31,7 @@ from streamwork.engine.steps.operator_steps import InstanceStep, KeyedStep, Oper
 from streamwork.engine.steps.sink_steps import StageStep, WriteStep
 from streamwork.engine.steps.staging import Staging
 from streamwork.engine.steps.step import Given, Outputs, Step
-from streamwork.errors import StreamworkError
+from streamwork.errors import StreamworkError, WrongUse
 from streamwork.flow.blame import Blame
 from streamwork.flow.lineage import (
     UNTRACKED,
@@ -44,6 +45,7 @@ from streamwork.flow.lineage import (
     with_marks,
 )
 from streamwork.flow.origins import NONE, origins_of
+from streamwork.flow.times import from_microseconds
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.state import State
 
@@ -99,6 +101,10 @@ class Chain:
         self.pace: AdaptiveBatch | None = None  # where rows are to be seen early
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
+        self.now = from_microseconds(0)  # processing time of the epoch under way
+        for step in (*self._steps.values(), *self.polled.values()):
+            reads = step.node.kind is NodeKind.SOURCE or reads_watermark(step.node.component)
+            step.times = self if reads else _WithoutWatermark(self, step.node)
         self._is_set_up = False
         self.waiting: Step | None = None
         """The step whose event waits to be tried again (`engine.steps.retrying`). Meanwhile everything is deferred."""
@@ -148,6 +154,7 @@ class Chain:
 
     def tick(self, now: datetime) -> None:
         """Processing time has come to `now`."""
+        self.now = now
         for step in self._timed:
             self._run(step, partial(step.fire, TimerClock.PROCESSING, now))
 
@@ -369,6 +376,26 @@ class Chain:
         except StreamworkError as error:
             Blame.of(self.graph, [through]).put_on(error)
             raise
+
+
+class _WithoutWatermark:
+    """The times of a step that takes whole batches: the watermark within a batch is not known."""
+
+    def __init__(self, chain: Chain, node: Node) -> None:
+        self._chain = chain
+        self._node = node
+
+    @property
+    def now(self) -> datetime:
+        return self._chain.now
+
+    @property
+    def watermark(self) -> datetime | None:
+        raise WrongUse(
+            "SW-OPERATOR-WATERMARK",
+            f"{self._node.id} reads collector.watermark, but no method of {self._node.title} shows it, so events come in batches",
+            f"declare reads_watermark = True in class {self._node.title}",
+        )
 
 
 @dataclass

@@ -102,6 +102,8 @@ class Instance:
             if node.takes is not None
         }
         self._counts = False
+        now = work.ticks[0] if work.ticks else round(self._wall.now() * 1_000_000)
+        self.chain.now = from_microseconds(now)
         self.marks = Marks(self._disk, Path(work.folder), work.fence, work.epoch, self._wall)
         self.chain.open(self.states, self._stagings, self._claim, self.marks)
         self._counts = True

@@ -120,8 +120,11 @@ class Planner:
         if end == start and not woken and not asked and not self._undone.is_due():
             return None
         asks = end == start and not woken  # nothing but what sources have to say that can only be asked in an epoch
-        ticks = (max(tick, start.get(CLOCK, 0) + 1),) if graph.timed and not asks else ()
-        end.update((CLOCK, tick) for tick in ticks)  # processing time is input too, so a replay sees what was planned
+        ticks = (
+            () if asks else (max(tick, start.get(CLOCK, 0) + 1),)
+        )  # processing time is input too: a replay sees it again
+        if graph.timed:
+            end.update((CLOCK, tick) for tick in ticks)
         self.limited = self._ends(end, max_events=1) != end
         for node in graph.planned:
             node.component.settle()

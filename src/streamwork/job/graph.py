@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Grouping, Key, OffsetSource, Record, Sink, Source, StatefulSource
 from streamwork.components.collector import MAIN
+from streamwork.components.operator import names_in_methods
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
@@ -200,6 +201,13 @@ class Graph:
     def timed(self) -> bool:
         """True if some component waits for times."""
         return any(getattr(node.component, "uses_timers", False) for node in self.nodes)
+
+    @property
+    def reads_clock(self) -> bool:
+        """True if results may depend on processing time: on timers, or on ``collector.now``."""
+        return self.timed or any(
+            names_in_methods(type(node.component), "now") for node in self.of_kind(NodeKind.OPERATOR)
+        )
 
     @property
     def deterministic(self) -> bool:

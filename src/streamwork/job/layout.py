@@ -16,6 +16,7 @@ from typing import Any
 
 from streamwork.components import OffsetSource
 from streamwork.components.grouping import Shuffle
+from streamwork.components.operator import reads_watermark
 from streamwork.job.graph import Graph, Input, Node, NodeKind
 from streamwork.job.push_down import Native, native_part
 from streamwork.wording import plural
@@ -144,10 +145,11 @@ class Layout:
         return mine or any(self.has_event_time(before) for before in self.upstream[chain])
 
     def interleaves(self, chain: int) -> bool:
-        """True if results behind this chain depend on what comes between two of its events: a moment that a timer waits for, or
-        an event of a branch that meets this one again. Then the chain must let its events out one by one.
+        """True if results depend on what comes between two events of this chain: a watermark that an operator reads or a timer
+        waits for, or an event of a branch that meets this one again. Then the chain passes its events one by one.
         """
-        if self.has_event_time(chain) and self._is_timed_behind(chain):
+        reads = any(reads_watermark(self.graph[node_id].component) for node_id in self.chains[chain].nodes)
+        if self.has_event_time(chain) and (reads or self._follows_time_behind(chain)):
             return True
         for after in self.downstream[chain]:
             ways = [to for one, to in self.exchanged if self.chain_of(to) == after and self.chain_of(one.node) == chain]
@@ -162,11 +164,13 @@ class Layout:
             self.rotates(after) for after in self.downstream[chain]
         )
 
-    def _is_timed_behind(self, chain: int) -> bool:
-        return any(
-            self._is_timed_behind(after)
-            or any(getattr(self.graph[node_id].component, "uses_timers", False) for node_id in self.chains[after].nodes)
-            for after in self.downstream[chain]
+    def _follows_time_behind(self, chain: int) -> bool:
+        """True if an operator behind this chain has timers or reads the watermark."""
+        behind = [
+            self.graph[node_id].component for after in self.downstream[chain] for node_id in self.chains[after].nodes
+        ]
+        return any(getattr(one, "uses_timers", False) or reads_watermark(one) for one in behind) or any(
+            map(self._follows_time_behind, self.downstream[chain])
         )
 
     def explain(self) -> str:

@@ -58,7 +58,7 @@ class BatchStep(Step):
         done = _Out(self)
         for place, columns in enumerate(pieces):
             out = _Out(self)
-            collector = BatchCollector(out.emit, out.emit_batch)
+            collector = BatchCollector(out.emit, self.times, out.emit_batch)
             try:
                 if self._apply(columns, collector) is not None:
                     raise TypeError(RETURNED)

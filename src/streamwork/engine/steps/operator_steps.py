@@ -41,7 +41,7 @@ class OperatorStep(Step):
 
     def process(self, events: Events) -> Outputs:
         outputs = self._outputs()
-        collector = EventCollector(self._emit(outputs))
+        collector = EventCollector(self._emit(outputs), self.times)
         collector.tracking = self.following
         apply, event = self.operator.apply, None
         try:
@@ -158,7 +158,7 @@ class SourceStep(InstanceStep):
     def poll(self) -> Slice:
         events: Events = []
         try:
-            collector = EventCollector(events.append)
+            collector = EventCollector(events.append, self.times)
             self.operator.get_events(collector)
             collector.check()
         except KeyboardInterrupt:
@@ -211,7 +211,7 @@ class KeyedStep(Step):
     def process(self, events: Events) -> Outputs:
         assert self.node.key is not None and self.node.keeps is not None
         outputs = self._outputs()
-        collector = KeyedCollector(self._emit(outputs))
+        collector = KeyedCollector(self._emit(outputs), self.times)
         collector.tracking = self.following
         event: Any = events[0]
         try:
@@ -296,7 +296,7 @@ class KeyedStep(Step):
     def fire(self, clock: TimerClock, now: datetime) -> Outputs:
         """Call `on_timer` for every timer of that clock that is due. Each is counted like an event."""
         outputs = self._outputs()
-        collector = KeyedCollector(self._emit(outputs))
+        collector = KeyedCollector(self._emit(outputs), self.times)
         assert self.node.keeps is not None
         collector.tracking = self.following  # it may acknowledge what it has gathered
         check, _ = self._check(outputs)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from streamwork.components import Event, Instance
 from streamwork.components.acknowledging import EventFailed
-from streamwork.components.collector import MAIN
+from streamwork.components.collector import MAIN, Times
 from streamwork.components.columns import Columns
 from streamwork.components.schema import holds_mutable, show
 from streamwork.components.sink import RowsRejected
@@ -45,6 +45,7 @@ class Step(ABC):
         self.instance = Instance(instance, node.parallelism)
         self.operator = own_copy(node)
         self.blame = Blame(node.id)  # for what it is given
+        self.times: Times  # of the instance; the chain gives them
         self.following: Following | None = None  # under acknowledging
         self.tries = Tries(node, instance) if node.retry is not None else None
         self.reset()

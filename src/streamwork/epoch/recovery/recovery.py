@@ -254,7 +254,7 @@ class Recovery:
             return ""
         if self._graph.polled:
             return f"source {self._graph.polled[0].id} has no offsets to read the same events by"
-        if self._graph.timed and not route(at, [position], self._plans()).legs:
+        if self._graph.reads_clock and not route(at, [position], self._plans()).legs:
             return "the plans that hold the ticks of its clock are gone"
         return ""
 
