@@ -32,7 +32,7 @@ def test_after_a_failure_right_behind_a_checkpoint_exactly_the_events_behind_it_
     result = run(job, {"in": [*before, Crash(), *behind]}, epoch_events=4)
     undisturbed = run(job, {"in": [*before, *behind]}, epoch_events=4)
     assert result.lives == 2
-    assert "life 2: resumed at 1" in result.story
+    assert "start 2: resumed at 1" in result.story
     assert result.states == undisturbed.states
     assert result.outputs == undisturbed.outputs
     assert {card: record.number for card, record in result.states["sums"].items()} == {"a": 2, "b": 2, "c": 2}  # type: ignore[attr-defined]
@@ -75,10 +75,10 @@ def test_a_checkpoint_counts_for_nothing_before_all_instances_of_all_components_
     steps = run(job, {"in": payments(10)}, epoch_events=5).steps
     for step in range(1, steps + 1):
         result = run(job, {"in": payments(10)}, crash_at=step, epoch_events=5)
-        at = next(i for i, line in enumerate(result.story) if line.startswith("life 2"))
+        at = next(i for i, line in enumerate(result.story) if line.startswith("start 2"))
         prepared = [line for line in result.story[:at] if line.startswith("prepare ")]
         usable = prepared[-1].removeprefix("prepare ") if prepared else "0"
-        assert result.story[at] == f"life 2: resumed at {usable}"
+        assert result.story[at] == f"start 2: resumed at {usable}"
 
 
 def readings(*values: tuple[str, int]) -> list[Any]:

@@ -164,4 +164,4 @@ def test_the_result_says_how_much_was_tried() -> None:
         "explored 50 seeds: 100 runs, 412 checkpoints, 74 crashes, 51 restarts from a checkpoint"
     )
     alone = explore(job(InSelf()), {"paid": EVENTS[:1]}, 20)
-    assert str(alone).endswith("no state was restored: give more events or more seeds") or alone.resumes
+    assert str(alone).endswith("no state was restored: pass more events or more seeds") or alone.resumes

@@ -1,10 +1,10 @@
-"""What people test their jobs with: a simulator that runs a job in milliseconds, under any schedule, crashing where they like.
+"""The simulator: runs a job in milliseconds, with a seeded schedule and with crashes at chosen points.
 
     result = run(job, inputs={"payments": [Payment("a", 1), Crash(), Payment("a", 2)]}, seed=7)
     print(explore(job, inputs))           # searches for a schedule or a crash that changes the results
 
-Time is virtual, the disk forgets what was not synced, the sinks are transactional tables in memory. A run is a function of job,
-input and seed.
+Time is virtual, the simulated disk loses unsynced data in a crash, the sinks are transactional tables in memory. A run is a
+function of job, input and seed.
 """
 
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk, Survival

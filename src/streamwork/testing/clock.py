@@ -1,4 +1,4 @@
-"""Time that goes on only when it is told to."""
+"""A virtual clock: time advances only by `sleep` and `set_by`."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class VirtualClock:
         self._now += seconds
 
     def set_by(self, seconds: float) -> None:
-        """Somebody sets the clock, forward or back: time itself goes on as before."""
+        """Set the clock forward or back. Monotonic time is unaffected."""
         self._set += seconds

@@ -1,20 +1,20 @@
-"""A disk in memory that forgets, at a crash, what was not synced; and that can be full, fail, and go bad.
+"""A disk in memory that loses unsynced data in a crash, and that can be full, fail, and return damaged data.
 
-It keeps the promises of `streamwork.world.Disk` and not one more:
+It gives the guarantees of `streamwork.world.Disk`, and no others:
 
-- bytes written and not synced survive a crash in part: some prefix of the writes, the last one torn; now and then with
-  512-byte holes in it, since pages reach a disk in any order;
-- names created, replaced or removed survive when the call has returned. At a crash within the call, both are possible;
+- a prefix of the unsynced writes survives a crash. The last write of the prefix is torn, sometimes with 512-byte holes, since
+  pages reach a disk in any order;
+- names created, replaced or removed are durable when the call has returned. After a crash within the call, either is possible;
 - a file whose name survived has only the bytes that survived;
-- a crash, or the death of a writer, within `create` and `replace` may leave a temporary name. It belongs to its writer until then.
+- a crash, or the death of a writer, within `create` and `replace` may leave a temporary file behind.
 
-Which of the possible outcomes it is follows from the seed. Each operation consists of steps (write, sync, link, rename,
+The seed decides among the possible outcomes. Each operation consists of steps (write, sync, link, rename,
 unlink, sync of the folder), and `crash_at(n)` crashes in the n-th: run once to learn `steps`, then once for each n.
 
     disk = SimulatedDisk(seed=7)
-    ...                                  # what is to be tested, with this disk
-    disk.crash()                         # power cut: open files are dead
-    ...                                  # recover, with this disk, and look
+    ...                                  # run the code under test with this disk
+    disk.crash()                         # power failure: open files are dead
+    ...                                  # recover with this disk, and check
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _HOLE = 512
 
 
 class DiskCrashed(BaseException):
-    """The machine is gone. Not an Exception: no handler in the code under test should survive it."""
+    """The simulated machine has crashed. Not an Exception, so that no handler in the code under test catches it."""
 
 
 class Survival(Enum):
-    """What a crash leaves of what was not synced."""
+    """Which unsynced writes survive a crash."""
 
     SEEDED = "seeded"
     NOTHING = "nothing"
@@ -48,7 +48,7 @@ class Survival(Enum):
 
 
 class _File:
-    """`content` is what programs see, `durable` what is safe, `pending` what leads from one to the other."""
+    """`content`: the bytes that programs read. `durable`: the synced bytes. `pending`: the unsynced writes between the two."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -117,17 +117,17 @@ _Names = dict[Path, _File]
 
 
 class SimulatedDisk:
-    """A `Disk`. `honest=False` makes every sync an empty promise: the negative control of tests about durability."""
+    """A `Disk`. With `honest=False` no sync has an effect: the negative control of tests about durability."""
 
     def __init__(self, seed: int = 0, *, honest: bool = True, capacity: int | None = None) -> None:
         self.capacity = capacity
-        """Bytes that fit; None for no limit. May be changed at any time, and be less than is used."""
+        """Capacity in bytes; None for no limit. May be changed at any time, also to less than is in use."""
         self.steps = 0
-        """Steps so far that change something."""
+        """The number of steps so far that changed something."""
         self.trace: list[str] = []
-        """One line per step, for people."""
+        """One line of text per step."""
         self.life = 0
-        """How many crashes there were."""
+        """The number of crashes so far."""
         self._rng = random.Random(seed)
         self._honest = honest
         self._names: _Names = {}
@@ -139,18 +139,18 @@ class SimulatedDisk:
         self._serial = 0
         self._writing: set[Path] = set()  # temporary files of live writers
 
-    # What tests do to it.
+    # Faults, injected by tests.
 
     def crash_at(self, step: int | None) -> None:
-        """Crash in the step with this number (see `steps`): DiskCrashed, then and from then on, until `crash`."""
+        """Crash in the step with this number (see `steps`): from then on every operation raises DiskCrashed, until `crash`."""
         self._crash_at = step
 
     def fail_at(self, step: int, code: int = errno.EIO) -> None:
-        """Let the step with this number fail with an OSError, once."""
+        """Make the step with this number fail with an OSError, once."""
         self._failures[step] = code
 
     def crash(self, survival: Survival = Survival.SEEDED) -> None:
-        """Power cut and restart. What was not durable is gone, or partly so."""
+        """Simulate a power failure and a restart. Unsynced data is lost, completely or in part."""
         for changes in self._pending.values():
             self._settle(changes, len(changes) if survival is Survival.EVERYTHING else self._chosen(changes, survival))
         self._pending = {}
@@ -166,11 +166,11 @@ class SimulatedDisk:
         return 0 if survival is Survival.NOTHING else self._rng.randint(0, len(changes))
 
     def flip(self, path: Path, position: int, bit: int = 0) -> None:
-        """Turn one bit of a file over, as a bad disk does."""
+        """Flip one bit of a file, as a failing disk does."""
         self._file(path).flip(position, 1 << bit)
 
     def flip_somewhere(self, path: Path) -> int:
-        """Turn a seeded bit over; its position in bytes."""
+        """Flip a bit that the seed chooses. Returns its position in bytes."""
         position = self._rng.randrange(self.size(path))
         self.flip(path, position, self._rng.randrange(8))
         return position
@@ -203,7 +203,7 @@ class SimulatedDisk:
 
     def names(self, folder: Path) -> list[str]:
         self._check_alive()
-        prefix = f"{folder}/"  # text is compared much faster than paths are
+        prefix = f"{folder}/"  # strings compare much faster than paths
         below = (text[len(prefix) :] for text in map(str, self._names) if text.startswith(prefix))
         return sorted(name for name in below if "/" not in name and not name.startswith(PREFIX))
 
@@ -285,7 +285,7 @@ class SimulatedDisk:
         self._step(f"truncate {path} to {size}", lambda: file.truncate(size))
 
     def _step(self, what: str, effect: Callable[[], None], atomic: bool = False) -> None:
-        """A crash in a step that is not durable by itself comes after its effect: what is left of it is open anyway."""
+        """Run one step. A crash in a step that is not `atomic` comes after its effect: `crash` decides what survives of it."""
         self._check_alive()
         self.steps += 1
         self.trace.append(f"{self.steps}: {what}")
@@ -333,7 +333,7 @@ class SimulatedDisk:
 
     @contextmanager
     def _written(self, folder: Path, data: bytes) -> Iterator[Path]:
-        """A file under a temporary name, which is gone when the block ends, but for one that ends with the writer's death."""
+        """A file under a temporary name. The end of the block removes it, unless the writer dies in the block."""
         self._check_alive()
         self._serial += 1
         temporary, file = folder / f"{PREFIX}{self._serial:012x}", _File()
@@ -392,7 +392,7 @@ class SimulatedFile:
         return len(self._file.content)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def _check_life(self) -> None:
         if self._life != self._disk.life:

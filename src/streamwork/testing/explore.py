@@ -1,4 +1,4 @@
-"""Searching for a schedule or a crash that changes what a job does."""
+"""`explore`: searches for a schedule or a crash that changes the results of a job."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from streamwork.job import Job
 from streamwork.testing.simulation import Guards, Result, run
 
 REPLAY = "STREAMWORK_REPLAY"
-MOST_EVENTS = 12  # of a partition in an epoch
-Check = Callable[[Result, Result], None]  # what a run without trouble gave, what this one gave; raises if that is wrong
+MOST_EVENTS = 12  # per partition and epoch
+Check = Callable[
+    [Result, Result], None
+]  # compares the result of a run without faults with another result; raises on a difference
 
 
 def same_results(plain: Result, result: Result) -> None:
-    """Every sink has the same rows, in any order, and every component the same state."""
+    """Check that every sink has the same rows, in any order, and every component the same state."""
     for sink, rows in plain.outputs.items():
         wanted, found = Counter(map(repr, rows)), Counter(map(repr, result.outputs[sink]))
         assert found == wanted, f"sink {sink}: missing {dict(wanted - found)}, too many {dict(found - wanted)}"
@@ -27,20 +29,20 @@ def same_results(plain: Result, result: Result) -> None:
 
 @dataclass(frozen=True)
 class Explored:
-    """How much an exploration tried."""
+    """The extent of an exploration."""
 
     seeds: int
     runs: int  # for each seed one without a crash and one with crashes
     checkpoints: int  # completed, over all runs
     crashes: int
-    resumes: int  # starts after a crash from a checkpoint, so that state was restored
+    resumes: int  # restarts that restored state from a checkpoint
 
     def __str__(self) -> str:
         said = (
             f"explored {self.seeds} seeds: {self.runs} runs, {self.checkpoints} checkpoints, {self.crashes} crashes, "
             f"{self.resumes} restarts from a checkpoint"
         )
-        return said if self.resumes else f"{said}; no state was restored: give more events or more seeds"
+        return said if self.resumes else f"{said}; no state was restored: pass more events or more seeds"
 
 
 def explore(
@@ -52,12 +54,12 @@ def explore(
     check: Check = same_results,
     guards: Guards | None = None,
 ) -> Explored:
-    """Search for a schedule or a crash that changes what the job does. Returns how much was tried.
+    """Search for a schedule or a crash that changes the results of the job. Returns the extent of the search.
 
-    Each seed chooses a schedule and where the input is cut into epochs: at least two, where the input has two events per
-    partition. The job runs once without a crash, and once with 1 to `crashes` crashes at steps of that very run.
-    `check` is given the result of a plain run and each of these results. What it raises carries the command that replays
-    the failing seed alone.
+    Each seed chooses a schedule and the boundaries of the epochs: at least two epochs, if the input has two events per
+    partition. The job runs once without a crash, and once with 1 to `crashes` crashes at steps of that run.
+    `check` gets the result of a run without faults and each of these results. An error that it raises carries the command that
+    replays the failing seed.
     """
     plain = run(job, inputs, seed=0, partitions=partitions)
     sources = [node.id for node in job.graph().sources]

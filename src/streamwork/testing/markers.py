@@ -1,4 +1,4 @@
-"""Faults as data: markers that stand among the events of an input."""
+"""Faults as data: markers among the events of an input."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import msgspec
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """The machine dies once, in the epoch that reads the event after this, and starts again."""
+    """Crash the machine once, in the epoch that reads the next event, and start the job again."""
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """The clock goes on by so many seconds before the event after this is read."""
+    """Advance the clock by this many seconds before the next event is read."""
 
     seconds: float
 
 
 class SetClock(msgspec.Struct, frozen=True):
-    """Somebody sets the machine's clock by so many seconds, forward or back, before the event after this is read. Time itself
-    (`Clock.monotonic`) goes on as before.
+    """Set the machine's clock forward or back by this many seconds before the next event is read. Monotonic time
+    (`Clock.monotonic`) is unaffected.
     """
 
     seconds: float
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """The source stalls for so many seconds while it reads the event after this, once."""
+    """Stall the source once, for this many seconds, while it reads the next event."""
 
     seconds: float
 
 
 class Lose(msgspec.Struct, frozen=True):
-    """The instance that reads the event after this is lost, once; the job goes on without a restart."""
+    """Lose the instance that reads the next event, once. The job continues without a restart."""
 
 
 Marker = Crash | Advance | SetClock | Pause | Lose

@@ -1,4 +1,4 @@
-"""A sink in memory, with a ledger: what a transactional database is to a simulated run."""
+"""A transactional sink in memory, with a ledger: replaces every sink of a job in a simulated run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamwork.components.sink import fenced
 
 
 class Table:
-    """What survives a crash of the job: rows, and how far they go."""
+    """The rows and the ledger of a sink. They survive a crash of the job."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
@@ -28,7 +28,7 @@ class MemorySink(Sink[Any]):
     previews = True
 
     def __init__(self, table: Table, use_ledger: bool = True) -> None:
-        """`use_ledger=False` is for proving that the ledger is needed."""
+        """`use_ledger=False` exists for the test that proves the ledger necessary."""
         self._table = table
         self._use_ledger = use_ledger
         self._event: type[Event]

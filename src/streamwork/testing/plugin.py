@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:  # the plugin is loaded in every test session: it imports nothing that a test has not asked for
+if TYPE_CHECKING:  # pytest loads the plugin in every session: it imports the simulator only when a test uses it
     from streamwork.testing.explore import Explored
 
 PROPERTY = "streamwork.explored"
@@ -28,8 +28,8 @@ def simulate() -> Callable[..., Any]:
 
 @pytest.fixture
 def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
-    """`streamwork.testing.explore`: searches for a schedule or a crash that changes what a job does. What was explored is
-    shown at the end of the test session.
+    """`streamwork.testing.explore`: searches for a schedule or a crash that changes the results of a job. Pytest prints the
+    extent of the search at the end of the session.
     """
     from streamwork.testing.explore import explore as search
 

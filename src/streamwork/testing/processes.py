@@ -1,4 +1,4 @@
-"""Processes of a simulated machine."""
+"""The processes of a simulated machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from streamwork.world import ProcessId
 
 
 class SimulatedProcesses:
-    """One life after another: whoever started before the last `restart` is gone."""
+    """Processes that all end at a `restart`."""
 
     def __init__(self) -> None:
         self.life = 1

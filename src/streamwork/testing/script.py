@@ -12,7 +12,7 @@ from streamwork.testing.markers import Advance, Crash, Lose, Marker, Pause, SetC
 
 
 class Script(OffsetSource[Any]):
-    """A list in one or several partitions, read in small pieces, which carries its markers out as it is read."""
+    """A list in one or several partitions, read in small pieces. Reading a marker executes it."""
 
     bounded = True
 
@@ -41,7 +41,7 @@ class Script(OffsetSource[Any]):
             to_batches(event, events, "input")  # checks every value as it enters
 
     def __deepcopy__(self, memo: Any) -> Script:
-        return self  # markers are carried out once, whoever reads
+        return self  # all readers share it, so that a marker is executed once
 
     def partitions(self) -> list[str]:
         return [str(number) for number in range(len(self._events))]

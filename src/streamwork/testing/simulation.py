@@ -1,7 +1,7 @@
-"""Running a job in one process, with virtual time, a seeded schedule, and crashes anywhere.
+"""Runs a job in one process, with virtual time, a seeded schedule, and crashes at any step.
 
-A run is a function of job, input, seed and `crash_at`. Sources that `inputs` names give those events instead; every sink is a
-table in memory; files are on a disk that forgets, at a crash, what was not synced. After a crash the job starts again.
+A run is a function of job, input, seed and `crash_at`. `inputs` replaces the events of sources; every sink is a
+table in memory; files are on a simulated disk that loses unsynced data in a crash. After a crash the job starts again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_LIVES = 50
 
 @dataclass
 class Guards:
-    """What protects a run. Taking one away is how a checker is shown to be able to fail."""
+    """The safeguards of a run. Negative controls switch one off to show that the checkers find the fault."""
 
     align: bool = True
     ledger: bool = True
@@ -44,19 +44,21 @@ class Guards:
 
 @dataclass
 class Result:
-    """What a run left behind."""
+    """The results of a run."""
 
     outputs: dict[str, list[Any]]  # sink -> its rows, in the order of their commits
     states: dict[str, dict[Any, Record]]  # component -> key (or instance) -> record
     checkpoints: list[int]  # the completed ones
-    processed: dict[str, int]  # component -> how often it handled an event, in completed checkpoints
-    delivered: dict[str, int]  # component -> how often that gave something
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)  # component -> all of its counters, likewise
+    processed: dict[str, int]  # component -> times it processed an event, in completed checkpoints
+    delivered: dict[str, int]  # component -> times it delivered an event, in completed checkpoints
+    counts: dict[str, dict[str, int]] = field(
+        default_factory=dict
+    )  # component -> all counters, in completed checkpoints
     letters: list[Letter] = field(default_factory=list)  # the dead letters
     lives: int = 1
     seconds: float = 0.0  # virtual time that the run took
-    resumed_at: list[int] = field(default_factory=list)  # the checkpoint that each later life began at; 0: none
-    steps: int = 0  # how many choices the schedule made: `crash_at` may be any of them
+    resumed_at: list[int] = field(default_factory=list)  # the checkpoint that each restart resumed from; 0: none
+    steps: int = 0  # the number of choices of the schedule: `crash_at` may be any of them
     story: list[str] = field(default_factory=list)
 
 
@@ -70,11 +72,11 @@ def run(
     until: Callable[[Result], bool] | None = None,
     guards: Guards | None = None,
 ) -> Result:
-    """Run a job until its input is done, or until `until` says so after a checkpoint.
+    """Run a job until its input is processed, or until `until` returns True after a checkpoint.
 
-    `crash_at` are step numbers, counted over the whole run, at which the machine dies; `epoch_events` is the number of events
-    that an epoch takes of each partition of an input, and of each source that has no input here (by default the seed chooses
-    it for inputs); `partitions` is the number of partitions of each input.
+    `crash_at`: step numbers, counted over the whole run, at which the machine crashes. `epoch_events`: the number of events
+    that an epoch reads from each partition of an input, and from each source without an input here (by default the seed chooses
+    it for inputs). `partitions`: the number of partitions of each input.
     """
     return _Simulation(job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards()).run(until)
 
@@ -104,7 +106,7 @@ class _Simulation:
             if not isinstance(components.get(name), AnySource):
                 raise WrongUse(
                     "SW-TESTING-INPUT",
-                    f"inputs= names {name!r}, which is no source of {job.name}",
+                    f"inputs= names {name!r}, which is not a source of {job.name}",
                     "use the id of a source",
                 )
         size = epoch_events or self._random.randint(1, 12)
@@ -151,7 +153,7 @@ class _Simulation:
                 started = driver.start()
                 if life > 1:
                     self._resumed_at.append(started.resumed_at)
-                self._story.append(f"life {life}: " + ("new" if started.new else f"resumed at {started.resumed_at}"))
+                self._story.append(f"start {life}: " + ("new" if started.new else f"resumed at {started.resumed_at}"))
                 while driver.run_epoch() is not None or driver.unsettled():
                     self._clock.sleep(0.1)
                     if until is not None and until(self._result(store, driver.at, life)):
@@ -160,12 +162,12 @@ class _Simulation:
             except DiskCrashed:
                 self._disk.crash()
                 self._processes.restart()
-        raise AssertionError(f"{MOST_LIVES} lives were not enough: {self._story}")
+        raise AssertionError(f"the run did not end after {MOST_LIVES} starts: {self._story}")
 
     def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
-        """Told by the driver: each step of the protocol is also one at which the machine may die."""
+        """Called by the driver. Each phase of the protocol is also a step at which the machine may crash."""
         self._story.append(f"{step.value} {epoch}")
-        if step in (Phase.PREPARE, Phase.READY):  # while it is sure to be there
+        if step in (Phase.PREPARE, Phase.READY):  # retention has not pruned the manifest yet
             found = Store(self._disk, ROOT, self._graph.job).manifest(epoch)
             self._manifests[found.sha256] = found
         self._schedule.count()
@@ -201,7 +203,7 @@ class _Simulation:
 
 
 class _Crashing(Schedule):
-    """Any order, chosen by a seed; and the machine dies at the steps that were asked for."""
+    """A seeded order, with a crash of the machine at given steps."""
 
     def __init__(self, rng: random.Random, crashes: set[int]) -> None:
         self.steps = 0

@@ -1,7 +1,7 @@
-"""The world outside a program: the clock, the disk and other processes, as values that are passed in.
+"""The clock, the disk and the processes of the machine, as objects that are passed in.
 
-Everything that touches time, files or processes takes a `Clock`, a `Disk` or `Processes`, so that tests and the simulator can
-put their own in place of the real ones.
+Code that needs the time, files or processes takes a `Clock`, a `Disk` or `Processes`, so that tests and the simulator can
+replace the real ones.
 """
 
 from streamwork.world.clock import Clock, RealClock, SteadyClock

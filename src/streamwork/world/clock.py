@@ -1,4 +1,4 @@
-"""Time, as something that is passed in."""
+"""The time, read from a clock that is passed in."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since 1970, UTC. May jump when somebody sets the machine's clock."""
+        """Seconds since 1970, UTC. Jumps when the machine's clock is set."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back. For durations and waits."""
+        """Seconds since an arbitrary moment; never decreases. For durations and waits."""
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class RealClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def now(self) -> float:
         return time.time()
@@ -30,9 +30,9 @@ class RealClock:
 
 
 class SteadyClock:
-    """Seconds since 1970 as they were when it was made, and from then on as time goes by: it does not jump.
+    """The time when it was created, plus the monotonic time since: it does not jump.
 
-    For waits that are stored as moments, so that setting the machine's clock neither shortens nor lengthens them.
+    For deadlines that are stored as times: setting the machine's clock does not change the wait.
     """
 
     def __init__(self, clock: Clock) -> None:

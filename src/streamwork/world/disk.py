@@ -1,6 +1,6 @@
-"""Files, as something that is passed in, with the durability of each operation spelled out.
+"""File operations, through a disk that is passed in. Each operation states what is durable when it returns.
 
-A name that was created, replaced or removed is durable when the call returns: file first, then its folder.
+A name that was created, replaced or removed is durable when the call returns: the file is synced first, then its folder.
 Bytes written through a `DiskFile` are durable after its `sync()`, not before.
 """
 
@@ -22,13 +22,13 @@ class DiskFile(Protocol):
     """A file open for appending."""
 
     def write(self, data: Any) -> int:
-        """Append bytes (or any buffer). They may be lost in a crash until `sync`."""
+        """Append bytes (or any buffer). A crash before `sync` may lose them."""
 
     def sync(self) -> None:
         """Make everything written so far durable."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes and go on appending there."""
+        """Cut the file to `size` bytes. The next write appends there."""
 
     def tell(self) -> int: ...
 
@@ -46,53 +46,53 @@ class Disk(Protocol):
     def read(self, path: Path) -> bytes: ...
 
     def read_at(self, path: Path, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer where the file ends. Safe while others append and truncate."""
+        """Up to `size` bytes from `position`; fewer at the end of the file. Safe while others append and truncate."""
 
     def map(self, path: Path) -> pa.Buffer:
-        """The file's bytes without copying them, as of now. Touch only what nobody truncates."""
+        """The file's current bytes, mapped. Access only bytes that no process truncates."""
 
     def size(self, path: Path) -> int: ...
 
     def exists(self, path: Path) -> bool: ...
 
     def names(self, folder: Path) -> list[str]:
-        """Sorted names in a folder; none if there is no such folder. Files being written are left out."""
+        """Sorted names in a folder, without temporary files; empty if the folder does not exist."""
 
     def make_folder(self, folder: Path) -> None:
-        """Create a folder and its parents, durably; fine if it is there."""
+        """Create a folder and its parents, durably. Does nothing if it exists."""
 
     def create(self, path: Path, data: bytes) -> None:
-        """Create a whole file, atomically and durably. Raises FileExistsError if the name is taken."""
+        """Create a file with this content, atomically and durably. Raises FileExistsError if the name is taken."""
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Create or replace a whole file, atomically and durably."""
+        """Create or replace a file, atomically and durably."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file; fine if it is gone."""
+        """Remove a file, durably. Does nothing if it does not exist."""
 
     def discard(self, path: Path) -> None:
-        """Remove a file that nobody needs; fine if it is gone. After a crash it may be there again."""
+        """Remove a file, not durably: after a crash it may exist again. Does nothing if it does not exist."""
 
     def move(self, path: Path, target: Path) -> None:
-        """Give a file another name, durably, replacing what is there; the folder of `target` exists."""
+        """Rename a file, durably. Replaces an existing `target`, whose folder must exist."""
 
     def sync(self, path: Path) -> None:
-        """Make a file's bytes durable, whoever wrote them. Raises FileNotFoundError if it is gone."""
+        """Make a file's bytes durable, also those of other processes. Raises FileNotFoundError if it does not exist."""
 
     def sync_names(self, folder: Path) -> None:
-        """Make the names in a folder durable, whoever made them; fine if there is no such folder."""
+        """Make the names in a folder durable, also those of other processes. Does nothing if the folder does not exist."""
 
     def open_append(self, path: Path) -> DiskFile:
-        """Open for appending; a new file's *name* is durable when this returns."""
+        """Open for appending. The *name* of a new file is durable when this returns."""
 
     def remove_abandoned(self, folder: Path, *, below: bool = False) -> None:
-        """Remove what `create` and `replace` left in a folder when their process died, and nothing that a live process is
-        writing. With `below`, also in the folders below it. After a crash they may be there again.
+        """Remove the temporary files that `create` and `replace` of dead processes left in a folder. With `below`, also in its
+        subfolders. Not durable: after a crash they may exist again.
         """
 
 
 class RealDisk:
-    """The machine's own files."""
+    """The machine's file systems."""
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
@@ -191,10 +191,10 @@ class RealDisk:
 
 
 class RealDiskFile:
-    """A `DiskFile` over a file descriptor, unbuffered: what was written can be read at once by others."""
+    """A `DiskFile` over a file descriptor, unbuffered: other processes can read what was written immediately."""
 
     def __init__(self, path: Path, descriptor: int | None = None) -> None:
-        """`descriptor` is that of the file, if it is open already."""
+        """`descriptor`: the file's, if it is already open."""
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o644) if descriptor is None else descriptor
         self._size = os.fstat(self._descriptor).st_size

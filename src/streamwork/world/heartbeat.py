@@ -1,4 +1,4 @@
-"""A sign of life, from a thread of its own: also while Spark computes, or an operator takes its time."""
+"""A heartbeat from a thread of its own, which continues while Spark computes or an operator is slow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import TracebackType
 
 
 class Heartbeat:
-    """Calls `beat` every so many seconds of real time, inside a `with`.
+    """Calls `beat` every `every` seconds of real time, inside a `with`.
 
-    A beat that the disk does not take is left out; the next one is tried all the same. Who misses too many of them may be taken
-    for dead by others; the fence then keeps the results right.
+    A beat that fails with an OSError is skipped. After too many skipped beats another driver may take this one for dead; the
+    fence then keeps the results correct.
     """
 
     def __init__(self, beat: Callable[[], None], every: float) -> None:

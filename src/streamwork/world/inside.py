@@ -1,4 +1,4 @@
-"""Names that are read from files, resolved inside a folder. A name that leads outside is refused before it is used."""
+"""Resolves names that are read from files inside a folder. A name that leads outside is refused before it is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def check_relative(name: str) -> str:
     """The name, if it is a plain relative path. Raises ValueError: decoders report it as they report any wrong value."""
     parts = name.split("/")
     if "\0" in name or "\\" in name or any(part in ("", ".", "..") for part in parts):
-        raise ValueError(f"{name!r} is no path inside the job's folder")
+        raise ValueError(f"{name!r} is not a path inside the job's folder")
     return name
 
 
@@ -32,5 +32,5 @@ def _outside(folder: Path, what: str) -> Refused:
     return Refused(
         "SW-PATH-OUTSIDE",
         f"{folder}: {what}",
-        "restore the folder from a backup, or replace the link by what it leads to; nothing outside the folder was touched",
+        "restore the folder from a backup, or replace the link by its target; nothing outside the folder was read or written",
     )

@@ -1,4 +1,4 @@
-"""Numbers in the names of files: one parser for every kind, so that a stray file is passed over everywhere or nowhere."""
+"""Parses numbers in file names. All readers use this parser, so that they ignore the same stray files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ OFFSET_DIGITS = 20
 
 
 def number_of(text: str, digits: int = 0) -> int | None:
-    """The number that was written into a name with exactly so many digits, or, with 0, without leading zeros; else None.
+    """The number in a name with exactly `digits` digits, or, with 0, without leading zeros. None if the text is anything else.
 
-    Only what this program writes counts: `str.isdigit` is also true of digits of other scripts and of superscripts.
+    Only ASCII digits count: `str.isdigit` is also true of digits of other scripts and of superscripts.
     """
     if not (text.isascii() and text.isdigit()):
         return None

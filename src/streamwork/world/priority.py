@@ -1,4 +1,4 @@
-"""Work that can wait, on cores that others need more."""
+"""Lowers the priority of background threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOWEST = 19
 
 
 def step_back() -> None:
-    """Let the calling thread run when nobody else wants to; where threads have a priority of their own (Linux), else do nothing."""
+    """Give the calling thread the lowest priority. Does nothing where threads have no priority of their own (not Linux)."""
     if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)

@@ -1,4 +1,4 @@
-"""Processes, as something that is passed in: who am I, and is that one certainly gone?"""
+"""The identity of processes, and whether a process has certainly ended; passed in."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import psutil
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """One process among all that ever were, anywhere.
+    """A globally unique identity of a process.
 
-    `host` tells apart what a process number means: the machine's name and, after a slash, which run of which kernel and which
+    `host` is the scope of the process number: the machine's name and, after a slash, the boot of the kernel and the
     pid namespace. Two containers of one name, two machines of one name, and a machine before and after a reboot are different
-    hosts. `started` tells apart two processes that got the same number one after the other; it is only ever compared.
+    hosts. `started` distinguishes processes that got the same number one after the other; it is only compared for equality.
     """
 
     host: str
@@ -26,7 +26,7 @@ class ProcessId(msgspec.Struct, frozen=True):
 
     @property
     def machine(self) -> str:
-        """The machine's name, for people."""
+        """The machine's name, for display."""
         return self.host.partition("/")[0]
 
     def __str__(self) -> str:
@@ -37,17 +37,17 @@ class Processes(Protocol):
     def me(self) -> ProcessId: ...
 
     def gone(self, process: ProcessId) -> bool:
-        """True only if it is certain: same host, and no living process of that number and start. Another host: False."""
+        """True if the process has certainly ended: same host, and no live process with its number and start. Else False."""
 
 
 class RealProcesses:
-    """The machine's own processes."""
+    """The machine's processes."""
 
     def __init__(self) -> None:
         self._host = _host()
 
     def me(self) -> ProcessId:
-        pid = os.getpid()  # asked for each time: a fork changes it
+        pid = os.getpid()  # not cached: a fork changes it
         return ProcessId(self._host, pid, _started(pid) or 0.0)
 
     def gone(self, process: ProcessId) -> bool:
@@ -56,7 +56,7 @@ class RealProcesses:
         if not psutil.pid_exists(process.pid):
             return True
         started = _started(process.pid)
-        if started is None:  # it is there, but does not show itself: hidden by the system, or ending just now
+        if started is None:  # it exists, but its start is unreadable: hidden by the system, or ending
             return not psutil.pid_exists(process.pid)
         return started != process.started or _is_zombie(process.pid)
 
@@ -68,18 +68,18 @@ def _host() -> str:
         return f"{name}/{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
     except (
         OSError
-    ):  # no Linux. If there is no hardware address either, the number is random: then nobody is ever waited for less
+    ):  # not Linux. Without a hardware address the number is random: then no process is ever taken for dead
         return f"{name}/{uuid.getnode():012x}"
 
 
 def _started(pid: int) -> float | None:
-    """When a process began. On Linux in seconds since the boot, which setting the machine's clock does not change."""
+    """The start time of a process. On Linux in seconds since the boot, so that setting the clock does not change it."""
     stat = Path(f"/proc/{pid}/stat")
     try:
         if stat.exists():
             fields = (
                 stat.read_bytes().rpartition(b")")[2].split()
-            )  # what comes before is its name: it may hold anything
+            )  # the process name comes first, and may contain any character
             return int(fields[19]) / os.sysconf("SC_CLK_TCK")
         return psutil.Process(pid).create_time()
     except (OSError, psutil.Error, IndexError, ValueError):
@@ -87,7 +87,7 @@ def _started(pid: int) -> float | None:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Ended, but nobody has asked for its exit code yet."""
+    """True if the process has ended, but its parent has not read its exit code."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.Error:

@@ -1,18 +1,18 @@
-"""Temporary names of files that are being written. A crash leaves some of them; a later start removes those, and no others.
+"""Temporary names of files that are being written. A crash leaves some behind; a later start removes those, and no others.
 
-A writer holds a lock of the operating system on its file until the file has its final name. The lock ends with the process, however
-that ends. So a temporary file that can be locked has no writer.
+A writer holds a lock of the operating system on its file until the file has its final name. The lock ends with the process,
+also after a crash. So a temporary file that can be locked has no writer.
 
-    the writer                                           who cleans up
+    the writer                                           clean-up
     1  create the temporary name                         a  list the names
-    2  lock it; if that fails, or if the name is gone    b  lock the file; leave it if another process has the lock
-       again, go back to 1                               c  remove the name
+    2  lock it; if that fails, or if the name was        b  lock the file; skip it if another process has the lock
+       removed, return to 1                              c  remove the name
     3  write, sync
     4  rename it, or link it to the final name
     5  remove the temporary name, unlock
 
-A file that is taken between 1 and 2 has no content yet: the writer begins again. Between 2 and 5 step b fails. After 5 step c finds
-nothing: names are random and not used twice. On a file system without locks nothing is removed.
+A file that is removed between 1 and 2 has no content yet: the writer begins again. Between 2 and 5 step b fails. After 5 step c
+finds nothing: names are random and not used twice. On a file system without locks nothing is removed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _created(folder: Path) -> tuple[Path, int]:
 
 
 def remove_abandoned(folder: Path, below: bool) -> None:
-    """Remove the temporary files in a folder, and if `below` in the folders below it, that no process writes. Links to other
+    """Remove the temporary files in a folder, and with `below` in its subfolders, that no process writes. Links to other
     folders are not followed.
     """
     for place, folders, names in os.walk(folder):
@@ -66,18 +66,20 @@ def remove_abandoned(folder: Path, below: bool) -> None:
 def _remove_if_abandoned(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # it is gone, or no file of ours
+    except OSError:  # removed meanwhile, or not a regular file
         return
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor, without=False):  # b
-            with contextlib.suppress(OSError):  # gone, or in a folder that is read-only: clean-up ends no job
+            with contextlib.suppress(
+                OSError
+            ):  # removed meanwhile, or in a read-only folder: clean-up never fails a job
                 path.unlink()  # c
     finally:
         os.close(descriptor)
 
 
 def _lock(descriptor: int, without: bool) -> bool:
-    """True if this process has the lock now; `without` is the answer on a file system that has no locks."""
+    """Try to lock the file. True if this process now has the lock; `without` is the result on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

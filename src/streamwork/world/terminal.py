@@ -1,4 +1,4 @@
-"""Standard output that never raises because of what is printed."""
+"""Standard output that never raises an encoding error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def print_anything() -> None:
-    """Let standard output and standard error write characters that their encoding does not have as escapes, from now on."""
+    """Let standard output and standard error escape characters that their encoding does not have."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
