@@ -32,6 +32,7 @@ def test_the_readme_s_job_is_the_example() -> None:
     assert len(code) < 30
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_readme_s_commands_work_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -159,6 +159,7 @@ def survive(folder: Path, failpoints: tuple[tuple[str, bool], ...], mode: str, j
     check(folder, job)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_a_driver_that_is_killed_at_each_step_in_turn_leaves_what_the_next_one_needs(tmp_path: Path) -> None:
@@ -196,6 +197,7 @@ def lives(folder: Path, mode: str) -> Iterator[Any]:
             life.process.wait()
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("mode", ["local", pytest.param("microbatch", marks=pytest.mark.spark)])
 def test_a_driver_that_was_stopped_and_wakes_up_changes_nothing(tmp_path: Path, mode: str) -> None:
     add_events(tmp_path, 2 * LIFE)
@@ -289,6 +291,7 @@ def restart(resting: Path, folder: Path, lost: list[FileRef], how: str) -> Start
     return watching.started
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_any_one_file_of_a_chain_may_go_bad(tmp_path: Path, resting: Path) -> None:
     chain = chains_of(resting)[CHECKPOINTS]
@@ -321,6 +324,7 @@ LOST: dict[str, tuple[Lost, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(("lost", "outcome"), LOST.values(), ids=LOST)
 def test_only_the_loss_of_all_ways_to_read_a_state_is_refused(

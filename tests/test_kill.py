@@ -102,7 +102,14 @@ def replay() -> str:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("mode", "kills"), [("local", 8), pytest.param("microbatch", 10, marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    ("mode", "kills"),
+    [
+        ("local", 2),
+        pytest.param("local", 8, marks=pytest.mark.slow),
+        pytest.param("microbatch", 10, marks=[pytest.mark.spark, pytest.mark.slow]),
+    ],
+)
 def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(tmp_path: Path, mode: str, kills: int) -> None:
     began = time.monotonic()
     print(replay())
@@ -110,6 +117,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(tmp_path: Path, mo
     print(f"{kills} kills in {time.monotonic() - began:.0f} s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "kills"), [("local", 8), pytest.param("microbatch", 10, marks=pytest.mark.spark)])
 def test_with_the_ledger_in_another_transaction_the_same_test_fails(tmp_path: Path, mode: str, kills: int) -> None:
     print(replay())

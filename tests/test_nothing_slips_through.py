@@ -125,6 +125,7 @@ def test_yield_is_not_emit() -> None:
         Job("j").source(ListSource(payments(1)), id="in").apply(Yielding())
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize(
     ("operator", "message"),
     [

@@ -33,10 +33,11 @@ def is_slow(item: pytest.Item) -> bool:
 
 def _fits(item: pytest.Item, node: pytest.Item | pytest.Collector, marker: pytest.Mark) -> bool:
     given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-    unknown = [*marker.args, *(name for name in marker.kwargs if name not in given)]
+    taken = getattr(item, "fixturenames", ())
+    unknown = [*marker.args, *(name for name in marker.kwargs if name not in taken)]
     if unknown and node is item:
         raise pytest.UsageError(f"{item.nodeid}: the marker slow names {unknown}, which is no parameter of the test")
-    return not unknown and all(given[name] == value for name, value in marker.kwargs.items())
+    return not unknown and all(given.get(name) == value for name, value in marker.kwargs.items())
 
 
 def pairs(*levels: Hashable) -> set[tuple[Hashable, ...]]:

@@ -18,6 +18,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bench_engine, name, value)
 
 
+@pytest.mark.slow
 def test_a_small_run(tmp_path: Path) -> None:
     numbers = bench_engine.run(tmp_path)
     for name in ("events_per_s", "loop_events_per_s", "ratio_vs_loop", "cpu_s_per_million"):
@@ -28,6 +29,7 @@ def test_a_small_run(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["state", "output"])
 def test_no_speed_for_a_wrong_result(wrong: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def apply(self: Any, event: Any, state: Any, collector: Any) -> None:
@@ -41,6 +43,7 @@ def test_no_speed_for_a_wrong_result(wrong: str, monkeypatch: pytest.MonkeyPatch
         bench_engine.run(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_object_or_lines() -> None:
     printed = CliRunner().invoke(cli, ["bench", "engine", "--json"], catch_exceptions=False)
     assert printed.output.startswith("{") and '"ratio_vs_loop"' in printed.output

@@ -21,6 +21,7 @@ from streamwork.job import Layout
 ONE = Sizes(keys=(20,), rows=300, warm=0, repeats=2, peers=())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_small_run(tmp_path: Path, spark: Any) -> None:
     told: list[str] = []
@@ -46,6 +47,7 @@ def test_source_operator_and_sink_run_as_one_chain(tmp_path: Path) -> None:
         assert len(Layout.of(job.graph(), job.settings.groups).chains) == chains
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_no_speed_for_a_wrong_count(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: an operator that counts one event twice."""
@@ -61,6 +63,7 @@ def test_no_speed_for_a_wrong_count(tmp_path: Path, spark: Any, monkeypatch: pyt
         bench_keyed_state.run(tmp_path, ONE)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_no_speed_for_rows_that_are_missing(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(Counting):

@@ -9,6 +9,7 @@ import pytest
 from streamwork.bench import log as bench_log
 
 
+@pytest.mark.slow
 def test_a_small_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in {"BATCHES": 3, "REPEATS": 1, "TAIL_REPEATS": 1, "TAIL_EVENTS": 20}.items():
         monkeypatch.setattr(bench_log, name, value)

@@ -22,6 +22,7 @@ QUICK = Sizes(
 )
 
 
+@pytest.mark.slow
 def test_a_small_run(tmp_path: Path) -> None:
     told: list[str] = []
     numbers = bench_recovery.run(tmp_path, QUICK, told.append)
@@ -48,6 +49,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tamper", "complaint"),
     [
@@ -63,6 +65,7 @@ def test_no_speed_for_a_wrong_result(place: Place, tamper: str, complaint: str) 
         place._check()
 
 
+@pytest.mark.slow
 def test_no_speed_without_a_new_epoch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "_append", lambda checkpoints: None)
     with pytest.raises(AssertionError, match="ended before it had a new epoch"):

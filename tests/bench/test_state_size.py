@@ -16,6 +16,7 @@ from streamwork.bench.state_size import Sizes, Wrong
 SMALLEST = Sizes(changed=50, large=500, warm=1, epochs=4)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_small_run(tmp_path: Path, spark: Any) -> None:
     told: list[str] = []
@@ -30,6 +31,7 @@ def test_a_small_run(tmp_path: Path, spark: Any) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_no_time_for_a_wrong_count(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""

@@ -169,6 +169,7 @@ def test_it_follows_the_file_until_it_is_asked_to_stop(folder: Path, number: sig
     assert json.loads(out)["events"] == 507
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_killed_spark_is_replaced_and_ctrl_c_completes_the_epoch_and_ends_well(folder: Path) -> None:
     """Ctrl-C goes to the whole process group: driver, JVM and Python workers. One run for both, as Spark is slow to start."""

@@ -62,6 +62,7 @@ def run(folder: Path, mode: str = "local", watcher: Any = None, **settings: Any)
     run_job(job, folder / ".streamwork", mode, watcher=watcher)
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_from_the_poison_to_a_run_without_trouble(folder: Path, mode: str) -> None:
     run(folder, mode)
     check(folder, without=POISON)
@@ -202,6 +203,7 @@ def test_a_crash_at_any_step_of_the_epoch_that_takes_the_inbox(waiting: Callable
     assert crashes >= 10, "four steps of a start, seven of an epoch"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("step", [Phase.COMPUTE, Phase.PREPARE, Phase.COMMIT])
 def test_the_same_on_spark(waiting: Callable[[object], Path], step: Phase, spark: Any) -> None:
@@ -243,6 +245,7 @@ def test_a_letter_that_fails_again_is_a_new_letter(folder: Path) -> None:
     check(folder)
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_rows_that_a_sink_refused_go_in_when_the_table_was_changed(folder: Path, mode: str) -> None:
     (folder / "mended").touch()
     with closing(sqlite3.connect(folder / "out.db")) as db, db:

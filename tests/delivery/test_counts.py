@@ -155,6 +155,7 @@ def test_what_a_start_passes_over_was_in_vain(tmp_path: Path) -> None:
     assert {one.outcome: one.epochs for one in outcomes(history)} == {Result.COMPLETED: 3, Result.ABANDONED: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_was_computed_twice_because_attempts_did_not_agree_is_counted_twice(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch

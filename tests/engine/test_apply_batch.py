@@ -60,6 +60,7 @@ def test_the_same_as_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key:
         assert by_event == by_batch
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("log", [True, False], ids=["log", "exchange"])
 def test_the_same_inside_the_source_and_behind_an_exchange(tmp_path: Path, mode: str, log: bool) -> None:
     operators = {"event": ByEvent(), "batch": ByBatch()}

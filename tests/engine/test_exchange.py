@@ -68,6 +68,7 @@ def log_of(path: Path, events: Sequence[Reading], partitions: int, max_events: i
 # ---- the same results ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(4))
 def test_random_graphs_give_the_same_on_both_hosts(tmp_path: Path, spark: Any, seed: int) -> None:
@@ -89,6 +90,7 @@ def test_random_graphs_give_the_same_on_both_hosts(tmp_path: Path, spark: Any, s
     assert sum(found["local"]["counts"].values()) > 0
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("cut", [2, 100])
 def test_event_time_timers_fire_between_the_same_events_behind_an_exchange(tmp_path: Path, mode: str, cut: int) -> None:
     """a speaks at 0 and 5, b keeps time going; a is quiet at 15, comes back, and is quiet again."""
@@ -108,6 +110,7 @@ def replaced(second: int, sensor: str) -> Reading:
     return Reading(sensor, reading.value, reading.at)
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_processing_time_goes_on_behind_an_exchange(tmp_path: Path, mode: str) -> None:
     job = Job("woken", checkpoint_every=0)
     stream = job.source(ListSource(MANY[:4], Reading, max_events=2), id="in")
@@ -151,6 +154,7 @@ def test_the_events_of_a_key_and_partition_come_in_order_through_exchanges(tmp_p
     assert found == wanted
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("cut", [5, 100])
 def test_a_fork_that_meets_again_behind_an_exchange_keeps_the_order_whatever_the_cuts(
     tmp_path: Path, mode: str, cut: int
@@ -188,6 +192,7 @@ def test_lists_in_events_are_not_shared(tmp_path: Path, mode: str) -> None:
 # ---- failures -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("place", ["upstream", "downstream"])
 def test_the_component_that_failed_is_named_and_nobody_else(tmp_path: Path, mode: str, place: str) -> None:
     events = [*readings(30), Reading("s0", -7, START), *readings(5)]
@@ -232,6 +237,7 @@ def values(folder: Path, reports: Sequence[Report], sink: str) -> list[int]:
     return sorted(event.value for batch in batches for event in to_structs(Reading, batch))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_output_that_is_lost_after_some_have_read_it_is_noticed(tmp_path: Path, spark: Any) -> None:
     """Spark computes the lost stage again, and some instances see one attempt, some the other. Only `consumed` tells."""
@@ -263,6 +269,7 @@ def test_output_that_is_lost_after_some_have_read_it_is_noticed(tmp_path: Path, 
     assert len(values(tmp_path, mixed, "raw")) == len(values(tmp_path, mixed, "out")) == len(events)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_epoch_is_one_action_and_computes_no_chain_twice(tmp_path: Path, spark: Any) -> None:
     """A diamond with two sinks, one end of which passes a stage."""

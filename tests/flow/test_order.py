@@ -76,6 +76,7 @@ def test_the_random_graphs_hold_what_they_are_meant_to_hold() -> None:
     assert sum(any(len(node.inputs) > 1 for node in graph.nodes) for graph in graphs) > 30, "unions"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", ON_SPARK)
 def test_order_holds_on_spark(seed: int, tmp_path: Path, spark: Any) -> None:

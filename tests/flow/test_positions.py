@@ -67,6 +67,7 @@ def test_wherever_epochs_are_cut_events_go_the_same_way(shape: str) -> None:
     assert places(run(acknowledged, seed=9).outputs["out"]) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("shape", ["keyed", "twice"])
 def test_on_spark_they_go_as_they_do_in_one_process(tmp_path: Path, spark: Any, shape: str) -> None:

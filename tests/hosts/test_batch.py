@@ -10,35 +10,11 @@ from typing import Any
 import pytest
 
 from contract_jobs import Counter
-from engine import test_exchange
-from hosts import test_component_model, test_every_host
 from sample import Payment, Summing, expected_journal, payments, run_job, summing_job
 from streamwork import DataFrameSource, EventLog, Job, JsonLines, ListSource, LogSource, Refused, SqliteSink
 from streamwork.run.backfill import Whole
 
 pytestmark = pytest.mark.spark
-
-CONTRACT = (
-    # what does not depend on how often there is a checkpoint
-    test_component_model.test_instance_state_comes_back,
-    test_component_model.test_channels_split_a_stream,
-    test_component_model.test_functions_as_steps,
-    test_component_model.test_whole_columns_at_a_time,
-    test_component_model.test_timers_are_part_of_the_state,
-    test_component_model.test_processing_time_timers_fire_without_input,
-    test_component_model.test_a_forgotten_key_begins_anew_and_stays_forgotten,
-    test_component_model.test_apply_is_atomic_where_the_job_goes_on_after_an_error,
-    test_component_model.test_otherwise_it_fails_the_job,
-    test_component_model.test_groupings_choose_the_instances,
-    test_component_model.test_a_keyed_operator_in_several_instances_behind_any_source,
-    test_every_host.test_operators_in_a_row_and_a_fork,
-    test_every_host.test_records_are_checked_before_they_are_stored,
-    test_every_host.test_the_wrong_event_is_not_let_out,
-    test_every_host.test_a_set_up_that_fails_is_named,
-    test_exchange.test_two_jobs_beside_each_other_in_one,
-    test_exchange.test_lists_in_events_are_not_shared,
-)
-globals().update({test.__name__: test for test in CONTRACT})  # pytest takes them for this file's own, with this `mode`:
 
 
 @pytest.fixture
@@ -66,6 +42,7 @@ def test_one_epoch_gives_what_many_give(tmp_path: Path, mode: str) -> None:
     assert last[0] == last[1] == last[2]
 
 
+@pytest.mark.slow
 def test_it_has_a_folder_of_its_own_and_a_second_run_takes_what_has_come_since(tmp_path: Path, mode: str) -> None:
     events = payments(60)
     run_job(summing_job(events[:20], tmp_path / "out.db"), tmp_path / "root")
@@ -88,6 +65,7 @@ def test_it_does_not_write_where_the_job_itself_writes(tmp_path: Path, mode: str
     assert rows(tmp_path / "out.db", "journal") == expected_journal(payments(20))
 
 
+@pytest.mark.slow
 def test_a_source_that_people_wrote_is_asked_until_it_has_no_more(tmp_path: Path, mode: str) -> None:
     job = Job("counting")
     job.source(Counter(25), id="numbers").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
@@ -95,6 +73,7 @@ def test_a_source_that_people_wrote_is_asked_until_it_has_no_more(tmp_path: Path
     assert [number for number, _ in rows(tmp_path / "out.db", "out")] == list(range(1, 26))
 
 
+@pytest.mark.slow
 def test_a_log_is_read_from_its_beginning_and_held_back_for_nobody(tmp_path: Path, mode: str) -> None:
     with EventLog.create(tmp_path / "log", Payment, partitions=2) as log:
         log.append(payments(50))
@@ -108,6 +87,7 @@ def test_a_log_is_read_from_its_beginning_and_held_back_for_nobody(tmp_path: Pat
     assert not list((tmp_path / "log").glob("consumers/*"))
 
 
+@pytest.mark.slow
 def test_a_data_frame_is_read_as_a_whole(tmp_path: Path, mode: str) -> None:
     def load(spark: Any) -> Any:
         return spark.range(40).selectExpr("id", "concat('card-', id % 3) AS card", "id AS amount")

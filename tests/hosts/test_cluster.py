@@ -37,6 +37,7 @@ def driver(folder: Path, *command: str, path: tuple[Path, ...] = ()) -> Any:
     return json.loads(answer.stdout.strip())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_runs_on_all_machines_with_the_code_of_this_one(tmp_path: Path, cluster: Cluster) -> None:
     for name in ("lost_job.py", "sample.py"):  # the job, and a module beside it; neither is installed anywhere
@@ -52,6 +53,7 @@ def test_a_job_runs_on_all_machines_with_the_code_of_this_one(tmp_path: Path, cl
     assert all(".zip/streamwork" in package for _, package in places), "they ran the package that was sent"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_the_machines_lack_is_said_before_anything_is_planned(tmp_path: Path, cluster: Cluster) -> None:
     (tmp_path / "only").mkdir()

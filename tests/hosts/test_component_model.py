@@ -99,6 +99,7 @@ def test_channels_split_a_stream(tmp_path: Path, mode: str) -> None:
     assert rows(tmp_path, "hot") == [(r.sensor, r.value) for r in MANY if r.value > 90]
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("cut", [1, 2, 7, 100])
 def test_a_fork_that_meets_again_keeps_the_order_of_events_whatever_the_cuts(
     tmp_path: Path, mode: str, cut: int
@@ -268,6 +269,7 @@ class Undeclared(Averaging):
         collector.emit(event, "nowhere")
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_instances_are_closed_when_the_job_ends(tmp_path: Path, mode: str) -> None:
     def build(stream: Stream, sink: Callable[[Stream, str], None]) -> None:
         sink(stream.apply(Closing(str(tmp_path)), id="closing", grouping=shuffle(), parallelism=2), "out")
@@ -303,6 +305,7 @@ def test_functions_must_say_what_they_return(tmp_path: Path) -> None:
         Job("j").source(ListSource(MANY), id="r").map(lambda r: r)
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("grouping", [shuffle(), fields("sensor"), single(), all_instances()], ids=str)
 def test_groupings_choose_the_instances(tmp_path: Path, mode: str, grouping: Any) -> None:
     def build(stream: Stream, sink: Any) -> None:

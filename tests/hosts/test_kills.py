@@ -141,6 +141,7 @@ def replay() -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600 + 20 * KILLS)
 def test_python_workers_may_die_at_any_time(tmp_path: Path) -> None:
@@ -153,6 +154,7 @@ def test_python_workers_may_die_at_any_time(tmp_path: Path) -> None:
     survive(tmp_path, "local[2]", ["python"] * (KILLS // 2), strike)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600 + 20 * KILLS)
 def test_executors_and_machines_may_die_at_any_time(tmp_path: Path) -> None:
@@ -180,11 +182,13 @@ def fail_and_go_on(folder: Path, by_number: bool) -> None:
     check(folder, count)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_a_failed_attempt_leaves_in_its_process_is_not_used(tmp_path: Path, spark: Any) -> None:
     fail_and_go_on(tmp_path, by_number=False)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_with_a_cache_by_number_the_same_test_fails(tmp_path: Path, spark: Any) -> None:
     def wrong(folder: Path) -> bool:

@@ -73,8 +73,17 @@ def check_cell(world: World) -> None:
     assert len(world.in_doubt) <= 2 * SLICE, "two epochs are under way at most"
 
 
+def parameters() -> list[Any]:
+    """In the quick tier: a worker killed with -9, under exactly-once."""
+    quick = ("a worker killed in mid compute", "exactly-once")
+    return [
+        pytest.param(cell, id=cell.name, marks=() if (cell.point, cell.promise) == quick else pytest.mark.slow)
+        for cell in cells()
+    ]
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
+@pytest.mark.parametrize("cell", parameters())
 def test_a_cell(tmp_path: Path, spark: Any, cell: Cell) -> None:
     world = world_of(tmp_path, cell)
     crashed(world, cell)

@@ -34,6 +34,7 @@ class PatientSink(SqliteSink[Any]):
         super().commit(entry, staged)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_on_spark_the_sinks_commit_while_the_next_epoch_is_computed(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_in_a_simulation_too() -> None:
     assert simulate(polling(Path(), Seeking(12))).states["numbers"] == {0: Place(12)}
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.proves("a polled source that always has something, until caught up")
 def test_a_source_that_always_has_something_is_caught_up_with_after_one_epoch(tmp_path: Path, mode: str) -> None:
     job = polling(tmp_path, Endless(), checkpoint_every="50ms")

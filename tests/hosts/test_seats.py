@@ -112,6 +112,7 @@ def moves(processes: list[int]) -> int:
     return sum(before != after for before, after in pairwise(processes))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_instance_stays_in_the_process_that_has_its_state(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +134,7 @@ def test_an_instance_stays_in_the_process_that_has_its_state(
     assert any(map(stays, range(3))), "how busy the machine is decides, too: once in three times is enough"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_task_that_dies_is_run_again_in_its_seat(tmp_path: Path, spark: Any) -> None:
     assert max(len(set(processes)) for processes in wander(tmp_path, deadly=True)) > 2

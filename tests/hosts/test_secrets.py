@@ -45,6 +45,7 @@ def written(server: PostgresServer, folder: Path, table: str) -> int:
     return int(count)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.proves("a password in an address", "addresses that are sent without secrets")
 def test_workers_take_a_password_from_the_owners_file(

@@ -100,6 +100,7 @@ def to_service(process: subprocess.Popen[str]) -> None:
         one.send_signal(signal.SIGTERM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("send", [to_group, to_service], ids=["group", "service"])
 @pytest.mark.proves("SIGTERM to all processes of a job on Spark")
 def test_a_signal_to_all_processes_of_a_job_on_spark_is_a_clean_stop(
@@ -120,6 +121,7 @@ def test_a_signal_to_all_processes_of_a_job_on_spark_is_a_clean_stop(
     wait_for(lambda: not any(psutil.pid_exists(pid) for pid in family), 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["launcher", "java"])
 @pytest.mark.proves("SIGTERM while Spark starts")
 def test_a_signal_while_spark_starts_ends_the_run_and_leaves_no_process(folder: Path, moment: str) -> None:

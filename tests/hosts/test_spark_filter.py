@@ -62,6 +62,7 @@ def check(spark: Any, folder: Path, cases: list[Expression], readings: list[Read
             assert sorted(kept[place]) == [n for n, truth in enumerate(expected) if truth], case
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases=st.lists(EXACT, min_size=30, max_size=40), readings=st.lists(reading_events(), min_size=10, max_size=40))

@@ -96,6 +96,7 @@ def test_a_jvm_that_ended_is_described(fake: Any, program: str, told: str) -> No
 # ---- a shuffle file that is lost ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(("most", "then"), [("-", "lives"), ("3", "exit code 56")])
 def test_a_local_spark_outlives_the_loss_of_a_shuffle_file(tmp_path: Path, most: str, then: str) -> None:

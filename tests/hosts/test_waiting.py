@@ -53,6 +53,7 @@ class Hand(RealClock):
         return self.at
 
 
+@pytest.mark.slow
 def test_workers_are_kept_warm_now_and_then_and_only_then(spark: Any) -> None:
     context, clock = spark.sparkContext, Hand()
     host = SparkEpochs(spark, clock)
@@ -93,6 +94,7 @@ class Running:
         return self.outcome
 
 
+@pytest.mark.slow
 def test_while_idle_timers_fire_requests_are_answered_and_workers_stay(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +146,7 @@ class Told:
     def close(self) -> None: ...
 
 
+@pytest.mark.slow
 def test_an_epoch_that_takes_too_long_is_abandoned_and_its_input_is_read_again(tmp_path: Path, spark: Any) -> None:
     sign = tmp_path / "dawdling"
     events = payments(30)
@@ -163,6 +166,7 @@ def test_an_epoch_that_takes_too_long_is_abandoned_and_its_input_is_read_again(t
     )
 
 
+@pytest.mark.slow
 def test_an_action_that_fails_while_there_is_time_is_a_failure(tmp_path: Path, spark: Any) -> None:
     """The negative control: only what was cancelled for its time is abandoned."""
     events = payments(5)

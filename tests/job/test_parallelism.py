@@ -89,6 +89,7 @@ def test_a_source_that_people_wrote_is_one_instance(tmp_path: Path, mode: str) -
     assert run_job(job, tmp_path / "root", mode).events == 10
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_an_instance_knows_how_many_there_are(tmp_path: Path, mode: str) -> None:
     job = Job("shared", parallelism=3, checkpoint_every=0)
     job.source(Shared(), id="ten", parallelism=3).sink(SqliteSink(tmp_path / "out.db", "out"), id="out")

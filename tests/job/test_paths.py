@@ -103,6 +103,7 @@ def test_a_job_started_from_elsewhere_uses_the_files_beside_it(tmp_path: Path, h
             assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (3,)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_on_spark_as_well(tmp_path: Path) -> None:
     file = fill(tmp_path / "job")

@@ -226,6 +226,7 @@ def wait_until(true: Callable[[], Any], seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_real_outage_on_spark_and_a_stop_in_the_middle_of_it(tmp_path: Path, spark: Any) -> None:
     """The outage lasts until the file is removed; the stop comes while it is there, and is answered although it stays."""

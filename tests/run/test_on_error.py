@@ -27,6 +27,7 @@ job = squeamish_job(Path(__file__).parent, on_error=None, restart=Backoff(first=
 GO_ON = "and go on: "
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_the_command_that_is_printed_goes_on(tmp_path: Path, mode: str) -> None:
     jobfile = tmp_path / f"{tmp_path.name}.py"
     jobfile.write_text(JOB)
@@ -55,6 +56,7 @@ job = spoiling_job(Path(__file__).parent)
 """
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_so_does_that_for_output_and_state_that_do_not_fit(tmp_path: Path, mode: str) -> None:
     """Each in its turn; which is found first depends on whether the exchange between them is in one process."""
     jobfile = tmp_path / f"{tmp_path.name}.py"

