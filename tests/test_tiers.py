@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from matrix import cells, on_spark
 from matrix.points import RECOVERY
 from matrix.targets import SINKS, TARGETS, kind_of
-from tiers import covering, pairs
+from tiers import FOUND, covering, pairs
 
 pytest_plugins = ["pytester"]
 
@@ -58,6 +59,46 @@ def test_what_a_cell_meets_is_every_pair() -> None:
 
 def _level(cell: cells.Cell, factor: str) -> str:
     return {"point": cell.point.name, "kind": kind_of(cell.sinks), "promise": cell.promise}[factor]
+
+
+# ---- the table of tests/README.md -----------------------------------------------------------------------------------------
+
+HERE = Path(__file__).parent
+Found = dict[tuple[Path, str], set[str]]
+
+
+def complaints(table: str, found: Found) -> list[str]:
+    """Tests that there are not, and tiers that are not theirs. The tier is known of tests in files that pytest has collected."""
+    told = []
+    for promise, test, tier, control in re.findall(
+        r"^\| ([^|]+) \| `(.+?)` \| ([^|]+) \| (.+?) \|$", table, re.MULTILINE
+    ):
+        for name in (test, *re.findall("`(.+?)`", control)):
+            file, _, function = name.partition("::")
+            path = HERE / file
+            if not path.is_file() or f"\ndef {function}(" not in path.read_text():
+                told.append(f"{promise}: there is no {name}")
+        tiers = found.get((HERE / test.partition("::")[0], test.partition("::")[2]))
+        if tiers is not None and tier != " and ".join(sorted(tiers)):
+            told.append(f"{promise}: {test} is in {sorted(tiers)}, not {tier}")
+    return told
+
+
+def test_the_tests_that_the_readme_names_exist_and_are_in_their_tiers(request: pytest.FixtureRequest) -> None:
+    text = (HERE / "README.md").read_text()
+    assert text.count("::") > 50
+    assert complaints(text, request.config.stash[FOUND]) == []
+
+
+def test_a_wrong_row_is_noticed(request: pytest.FixtureRequest) -> None:
+    """The negative control."""
+    mine, me = "test_tiers.py", "test_a_wrong_row_is_noticed"
+    table = f"| a | `{mine}::{me}` | quick | `{mine}::{me}` |\n"
+    found = request.config.stash[FOUND]
+    assert complaints(table, found) == []
+    assert complaints(table.replace("quick", "rest"), found)
+    assert complaints(table.replace(f"quick | `{mine}", "quick | `nowhere.py"), found)
+    assert complaints(table.replace(f"a | `{mine}::{me}", f"a | `{mine}::test_nothing"), found)
 
 
 # ---- which tests a tier has -----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -78,6 +79,8 @@ def quick_few(
 
 LEFT = pytest.StashKey[int]()
 """How many tests of the selection belong to the other tier."""
+FOUND = pytest.StashKey[dict[tuple[Path, str], set[str]]]()
+"""(file, test) -> the tiers that its cases belong to, of all that was collected."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,6 +92,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the tier. Tests with the longest time limits start first, so that none of them is the last to end."""
     slow = {item: is_slow(item) for item in items}
+    config.stash[FOUND] = found = {}
+    for item in items:
+        found.setdefault((item.path, getattr(item, "originalname", item.name)), set()).add(
+            "rest" if slow[item] else "quick"
+        )
     tier = config.getoption("tier")
     left = [item for item in items if tier != "all" and slow[item] is (tier == "quick")]
     config.stash[LEFT] = len(left)
