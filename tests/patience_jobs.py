@@ -10,6 +10,7 @@ from typing import Any
 
 from sample import Payment, Seen, Sums
 from streamwork import KeyedOperator, Operator
+from streamwork.world import RealClock
 
 
 class Waking(KeyedOperator[Payment, Sums, Seen]):
@@ -26,10 +27,20 @@ class Waking(KeyedOperator[Payment, Sums, Seen]):
         collector.emit(Seen(key, state.number, state.total))
 
 
+class Impatient(RealClock):
+    """An hour passes when a file appears."""
+
+    def __init__(self, sign: Path) -> None:
+        self._sign = sign
+
+    def monotonic(self) -> float:
+        return super().monotonic() + (3600 if self._sign.exists() else 0)
+
+
 class Dawdling(Operator[Payment, Payment]):
     """At one event, once, it puts up a sign and takes its time."""
 
-    SECONDS = 50.0
+    SECONDS = 240.0
 
     def __init__(self, sign: str, at: Payment) -> None:
         self.sign = sign

@@ -16,6 +16,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from commands import call_in
+
 PROGRAM = Path(sys.executable).parent / "streamwork"
 REPO = Path(__file__).parents[2]
 JOB = """
@@ -70,10 +72,15 @@ class World:
         self.given += count
 
     def run(self, *options: str, code: int = 0) -> str:
-        command = [PROGRAM, "run", "job.py", "--mode", "local", "--until-caught-up", "--no-restart", *options]
-        answer = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
-        assert answer.returncode == code, answer.stdout + answer.stderr
-        return answer.stdout + answer.stderr
+        """In this process."""
+        ended, said = self.tried("--no-restart", *options)
+        assert ended == code, said
+        return said
+
+    def tried(self, *options: str) -> tuple[int, str]:
+        command = ["run", "job.py", "--mode", "local", "--until-caught-up", *options]
+        code, out, errors = call_in(self.folder, *command)
+        return code, out + errors
 
     def totals(self) -> dict[str, int]:
         with sqlite3.connect(self.folder / "usage.db") as db:
@@ -217,18 +224,12 @@ def test_each_advice_about_state_works_as_typed(world: World, code: str, change:
     world.give(4)
     options: list[str] = []
     for _ in range(3):  # one for each component that is refused
-        answer = subprocess.run(
-            [PROGRAM, "run", "job.py", "--mode", "local", "--until-caught-up", *options],
-            cwd=world.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if answer.returncode == 0:
+        ended, said = world.tried(*options)
+        if ended == 0:
             break
-        assert answer.returncode == 3 and code in answer.stderr, answer.stderr
-        options += advised(answer.stderr)
-    assert answer.returncode == 0, answer.stderr
+        assert ended == 3 and code in said, said
+        options += advised(said)
+    assert ended == 0, said
     world.give(4)
     world.run()  # without the option
 

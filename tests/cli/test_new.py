@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from commands import call_in, standing_in
 from streamwork.cli.new import create, module_name
 from streamwork.errors import StreamworkError
+from streamwork.job.__main__ import main as draw
 
 BIN = Path(sys.executable).parent
 
@@ -46,6 +48,7 @@ def test_what_it_says_to_do_next_works_as_written(tmp_path: Path) -> None:
     assert "3 passed" in tested.stdout
 
 
+@pytest.mark.slow
 def test_the_written_test_fails_when_the_written_job_is_wrong(tmp_path: Path) -> None:
     create("sums", tmp_path / "sums")
     file = tmp_path / "sums" / "sums.py"
@@ -55,6 +58,7 @@ def test_the_written_test_fails_when_the_written_job_is_wrong(tmp_path: Path) ->
     assert "2 failed, 1 passed" in tested.stdout
 
 
+@pytest.mark.slow
 def test_the_test_finds_its_job_whatever_pytest_is_told_further_up(tmp_path: Path) -> None:
     """Such as in this repository, whose import mode leaves sys.path alone."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\nfilterwarnings = error\n")
@@ -71,8 +75,8 @@ def test_what_is_written_is_well_formed(tmp_path: Path) -> None:
 
 def test_json_and_a_folder_of_one_s_choice(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    answer = call(tmp_path, "streamwork", "new", "clicks", "--folder", "empty", "--json")
-    told = json.loads(answer.stdout)
+    _, out, _ = call_in(tmp_path, "new", "clicks", "--folder", "empty", "--json")
+    told = json.loads(out)
     assert (told["job"], told["folder"]) == ("clicks", str(tmp_path / "empty"))
     assert sorted(told["files"]) == sorted(path.name for path in (tmp_path / "empty").iterdir())
     assert told["next"][0].startswith("streamwork run clicks.py ")
@@ -110,9 +114,9 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     (tmp_path / "file").write_text("keep")
     for name in ("mine", "file"):
-        answer = call(tmp_path, "streamwork", "new", name)
-        assert answer.returncode == 3
-        assert answer.stderr.startswith("SW-NEW-EXISTS ") and "what to do:" in answer.stderr
+        code, _, errors = call_in(tmp_path, "new", name)
+        assert code == 3
+        assert errors.startswith("SW-NEW-EXISTS ") and "what to do:" in errors
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
     assert (tmp_path / "file").read_text() == "keep"
 
@@ -127,14 +131,12 @@ def test_a_folder_that_cannot_be_made_has_a_code(tmp_path: Path) -> None:
 # `python -m streamwork.job`
 
 
-def draw(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return call(folder, "python", "-m", "streamwork.job", *arguments)
-
-
 def test_a_job_is_drawn(tmp_path: Path) -> None:
     folder = tmp_path / "page-usage"
     create("page-usage", folder)
-    diagram, text = draw(tmp_path, "page-usage/page_usage.py"), draw(folder, "page_usage.py:page-usage", "--text")
+    draw = ("python", "-m", "streamwork.job")
+    diagram = call(tmp_path, *draw, "page-usage/page_usage.py")
+    text = call(folder, *draw, "page_usage.py:page-usage", "--text")
     assert diagram.stdout.splitlines()[0] == "flowchart LR"
     assert "n0 -->|Visit by page| n1" in diagram.stdout
     assert text.stdout.splitlines()[0] == "job page-usage"
@@ -159,11 +161,13 @@ def test_a_job_is_drawn(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_drawn_has_a_code_a_cause_and_an_action(
-    tmp_path: Path, file: str, text: str | None, code: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, text: str | None, code: str
 ) -> None:
     if text is not None:
         (tmp_path / file.partition(":")[0]).write_text(text)
-    answer = draw(tmp_path, file)
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr.startswith(f"{code}: ") and "what to do:" in answer.stderr
-    assert "Traceback" not in answer.stderr
+    with standing_in(tmp_path):
+        ended = draw([file])
+    out, errors = capsys.readouterr()
+    assert (ended, out) == (2, "")
+    assert errors.startswith(f"{code}: ") and "what to do:" in errors
+    assert "Traceback" not in errors

@@ -177,7 +177,7 @@ def test_a_driver_that_hangs_between_statements_does_not_keep_its_successor_out(
     old._row(db, "u", "s")  # it has the row, and hangs
     started = time.monotonic()
     kit.driver(2)
-    assert 0.1 < time.monotonic() - started < 5
+    assert 0.1 < time.monotonic() - started < 15
     with pytest.raises(JobFailed, match="SW-SINK-FAILED"):
         try:
             db.execute("SELECT 1")

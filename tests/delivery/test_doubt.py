@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,16 @@ import pytest
 from commands import ask, call
 from crashes import Crash, CrashAt
 from delivery.test_semantics import EVENTS, IDS, STEPS, amounts, echo_job
+from patience_jobs import Impatient
 from sample import Payment, run_job
 from streamwork import Job, ListSource, Operator, SqliteSink
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history.history import in_doubt
 from streamwork.epoch.in_doubt import Doubts, InDoubt, lines
 from streamwork.epoch.manifest import Plan
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
+from streamwork.run.runner import run
 
 PROGRAM = Path(sys.executable).parent / "streamwork"
 PAYMENTS = "payments/0"
@@ -79,7 +82,7 @@ def test_without_the_plans_of_the_dead_the_check_notices(tmp_path: Path, monkeyp
 
 
 class Slow(Operator[Payment, Payment]):
-    """Takes too long at one event, once."""
+    """At one event, once, it makes the file with which an hour passes."""
 
     def __init__(self, done: Path) -> None:
         self.done = done
@@ -87,15 +90,15 @@ class Slow(Operator[Payment, Payment]):
     def apply(self, event: Payment, collector: Any) -> None:
         if event.amount == 15 and not self.done.exists():
             self.done.touch()
-            time.sleep(1.0)
         collector.emit(event)
 
 
 def test_an_epoch_that_is_abandoned_is_in_doubt(tmp_path: Path) -> None:
-    job = Job("echo", semantics="at-most-once", checkpoint_every=0, checkpoint_timeout="500ms")
+    job = Job("echo", semantics="at-most-once", checkpoint_every=0, checkpoint_timeout="10min")
     source = job.source(ListSource(EVENTS, max_events=10), id="payments")
     source.apply(Slow(tmp_path / "done"), id="slow").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
-    outcome = run_job(job, tmp_path / "root")
+    options = RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True, restart=False)
+    outcome = run(job, options, clock=Impatient(tmp_path / "done"))
     (one,) = outcome.in_doubt
     assert (one.epoch, one.start, one.end, one.events) == (2, 10, 20, 10)
     assert outcome.events == 30

@@ -154,7 +154,7 @@ def port() -> Iterator[int]:
 
 
 def get(port: int, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -201,7 +201,7 @@ def test_a_port_that_is_taken(port: int) -> None:
 def test_it_ends_with_the_run_and_whoever_is_slow_does_not_hold_it_up() -> None:
     with serving(lambda: b"", FREE, GIVEN, lambda line: None) as server:
         port = server.server_port
-        lingering = socket.create_connection(("127.0.0.1", port), timeout=5)
+        lingering = socket.create_connection(("127.0.0.1", port), timeout=60)
         assert get(port, Authorization=f"Bearer {SECRET}") == (200, "")
     lingering.close()
     with pytest.raises(OSError):
@@ -241,7 +241,7 @@ def test_a_run_answers_as_long_as_it_lasts(tmp_path: Path, token: str) -> None:
             assert get(port)[0] == 401
         finally:
             process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     assert process.returncode == 0
     with pytest.raises(OSError):
         get(port)
@@ -252,7 +252,7 @@ def test_a_run_answers_as_long_as_it_lasts(tmp_path: Path, token: str) -> None:
 
 def test_bound_elsewhere_the_token_decides_under_any_name() -> None:
     with serving(lambda: b"yes", Endpoint.parse("127.0.0.2:0"), GIVEN, lambda line: None) as server:
-        connection = http.client.HTTPConnection("127.0.0.2", server.server_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.2", server.server_port, timeout=60)
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {SECRET}"})
         assert connection.getresponse().status == 200
         connection.close()

