@@ -209,7 +209,7 @@ def test_the_command_that_goes_on_after_python_job_py(tmp_path: Path) -> None:
         check=False,
         env={"PYTHONPATH": str(REPO / "tests")},
     )
-    line = ran.stderr.partition("and go on: ")[2].strip().splitlines()[0].rstrip(")'\" ")
+    line = ran.stderr.partition("and continue: ")[2].strip().splitlines()[0].rstrip(")'\" ")
     assert line.startswith(f"streamwork run {file}:backfill --mode local --root {tmp_path / 'other'} "), ran.stderr
     code, _, errors = call(*shlex.split(line)[1:])
     assert code == 0, errors

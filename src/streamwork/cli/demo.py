@@ -1,4 +1,4 @@
-"""``streamwork demo``: the README's job, with something for it to read, and a look at what it leaves behind."""
+"""``streamwork demo``: runs the README's job on generated input, and shows its results and its state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CARDS = 5_000
 
 
 def write_transactions(path: Path, count: int, first: int = 0, seed: int = 1, cards: int = CARDS) -> None:
-    """Append `count` transactions, the same ones for the same arguments. Amounts are whole quarters: sums are exact."""
+    """Append `count` transactions, equal for equal arguments. Amounts are multiples of 0.25, so that sums are exact."""
     rng = random.Random(f"{seed}/{first}")
     with path.open("a") as file:
         for number in range(first, first + count):
@@ -37,7 +37,7 @@ def write_transactions(path: Path, count: int, first: int = 0, seed: int = 1, ca
 
 
 def prepare(folder: Path) -> Path:
-    """Lay out the demo: the job, and a batch of transactions more each time."""
+    """Write the job file, and append another batch of transactions."""
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "transactions.jsonl"
     have = sum(1 for _ in source.open()) if source.exists() else 0
@@ -57,8 +57,8 @@ def run_demo(folder: Path, mode: Mode, watcher: Watcher | None) -> Outcome:
         return run(loaded.job, options, watcher)
 
 
-def look(folder: Path, say: Callable[[str], Any]) -> None:
-    """What the job left: results in SQLite, state in Parquet."""
+def show_results(folder: Path, say: Callable[[str], Any]) -> None:
+    """Show what the job has written: results in SQLite, state in Parquet."""
     with closing(sqlite3.connect(folder / "usage.db")) as db:
         cards, events, total = db.execute("SELECT count(*), sum(transactions), sum(total) FROM usage").fetchone()
         top = db.execute("SELECT card, transactions, total FROM usage ORDER BY total DESC LIMIT 3").fetchall()
@@ -70,10 +70,10 @@ def look(folder: Path, say: Callable[[str], Any]) -> None:
         say(f"  {card}  {plural(transactions, 'transaction'):>19}  {amount:>12,.2f}")
     newest = max((folder / ".streamwork" / "card-usage" / "state" / "per-card" / "0").glob("*.parquet"))
     row = pq.ParquetFile(newest).read(use_threads=False).slice(0, 1).to_pylist()[0]
-    say(f"\nstate, {newest}: Parquet that DuckDB, Polars, pandas and Spark can open. A row of it:")
+    say(f"\nstate, {newest}: Parquet that DuckDB, Polars, pandas and Spark can open. One of its rows:")
     say("  " + ", ".join(f"{name}={value!r}" for name, value in row.items()))
     say(
-        "\nrun the demo again: it resumes at the last checkpoint. Kill it with -9 in the middle: nothing is lost or doubled."
+        "\nrun the demo again: it resumes at the last checkpoint. Kill it with -9 meanwhile: nothing is lost or duplicated."
     )
 
 

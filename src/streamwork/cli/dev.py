@@ -1,16 +1,16 @@
-"""``streamwork dev``: a job that goes on while its file is being edited.
+"""``streamwork dev``: runs a job, and restarts it whenever one of its files is saved.
 
-A supervisor runs ``streamwork run --mode local`` as a child process and looks at the files the job is made of. A new process
-for each version means that nothing of the old one is left over: no module, no class, no open file. In rounds:
+A supervisor runs ``streamwork run --mode local`` as a child process and watches the files of the job. Each version runs in a new
+process, so that no module, class or open file of the previous one remains. In rounds:
 
-1. Note the files as they are, then start the child. A save from here on is seen, even one during the start.
-2. Wait until a file is saved, the child ends by itself (a mistake, or all input read), or somebody presses Ctrl-C.
-3. Stop the child: it completes the checkpoint under way. One that does not stop is killed, which loses nothing.
-4. If the child ended by itself, it has said why: wait for a save. Starting the same files again would end the same way.
-5. Wait until the files rest, as an editor may be in the middle of writing them; begin anew, from the last checkpoint.
+1. Record the state of the files, then start the child. Any later save is noticed, even during the start.
+2. Wait until a file is saved, the child ends by itself (an error, or the end of the input), or Ctrl-C is pressed.
+3. Stop the child, which completes its checkpoint first. A child that does not stop is killed, which loses nothing.
+4. If the child ended by itself, wait for a save: the same files would end in the same way.
+5. Wait until the files no longer change, as an editor may still be writing; then restart from the last checkpoint.
 
-The root is that of ``streamwork run``: a sink's table belongs to the folder that filled it, so with a folder of its own `dev`
-would be refused (SW-SINK-OWNED) by the very file that `run` had written.
+The root is that of ``streamwork run``: a sink's table belongs to the root that filled it, so that with a root of its own `dev`
+would be refused (SW-SINK-OWNED) by the tables that `run` has written.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
 from streamwork.errors import WrongUse
+from streamwork.job.jobfile import default_root
+from streamwork.run.mode import Mode
+from streamwork.run.options import RunOptions
 from streamwork.world import Clock
 
 POLL_SECONDS = 0.1
-STOP_SECONDS = 10.0  # an `apply` that never returns must not keep its own mending from being tried
+STOP_SECONDS = 10.0  # an `apply` that never returns must not block the start of its fix
 
 Signature = tuple[int, int, int] | None
-"""When a file was changed, its size and its inode; None for a file that is not there."""
+"""Time of the last change, size and inode of a file; None if there is no file."""
 
 
 class DevOutcome(msgspec.Struct, frozen=True):
-    """What a session did: how often the job was started, and how many of these ended in an error."""
+    """The result of a session: how often the job was started, and how many starts ended in an error."""
 
     jobfile: str
     starts: int
@@ -49,34 +52,35 @@ class DevOutcome(msgspec.Struct, frozen=True):
 
 
 class Asked:
-    """How often somebody has asked for the end. Once: stop well; twice: at once."""
+    """How many stop signals have come. The first stops the child cleanly, the second kills it."""
 
     times = 0
 
 
 def develop(
     target: str,
-    root: Path | None,
-    say: Callable[[str], object],
+    note: Callable[[str], object],
     output: IO[str] | None,
     clock: Clock,
-    drop_state: Sequence[str] = (),
-    refill: Sequence[str] = (),
+    root: Path | None = None,
+    **given: Any,
 ) -> DevOutcome:
-    """Run ``JOBFILE[:NAME]`` anew after every save, until SIGINT, SIGTERM or SIGHUP; the rounds are told above.
+    """Run ``JOBFILE[:NAME]`` again after every save, until SIGINT, SIGTERM or SIGHUP, in the rounds described above.
 
-    `say` gets the supervisor's own lines, `output` what the child prints (None: this process's standard output); errors go to
-    standard error. Only the main thread may call this, as it listens to signals.
+    `note` receives the supervisor's own lines, `output` what the child prints (None: this process's standard output); errors go
+    to standard error. `given` are further fields of `RunOptions`. Only the main thread may call this, as it handles signals.
     """
     path = Path(target.partition(":")[0]).absolute()
     if not path.is_file():
         raise WrongUse("SW-JOBFILE-MISSING", f"there is no file {path}", "name the Python file that defines the job")
-    command = [sys.executable, "-P", "-m", "streamwork", "run", target, "--mode", "local", "--no-restart"]
-    if root is not None:
-        command += ["--root", str(root)]
-    if drop_state:  # one request for all starts: the first that can drops it
-        command += ["--drop-request", secrets.token_hex(8), *(f"--drop-state={name}" for name in drop_state)]
-    command += [f"--refill={name}" for name in refill]
+    options = RunOptions.parse(
+        mode=Mode.LOCAL,
+        root=root or default_root(path.parent),
+        restart=False,
+        drop_request=secrets.token_hex(8),  # the same for all starts: the first that can drops the state
+        **given,
+    )
+    command = [sys.executable, "-P", "-m", "streamwork", "run", target, *options.arguments(path.parent)]
     starts = failures = 0
     with _listening() as asked:
         while not asked.times:
@@ -91,7 +95,7 @@ def develop(
                 by_itself = child.poll() is not None and not asked.times
                 # 3. stop
                 if not _stop(child, asked, clock):
-                    say("the job did not stop in time and was killed; its last checkpoint is good")
+                    note("the job did not stop in time and was killed; its last checkpoint is good")
             finally:
                 if child.poll() is None:
                     child.kill()
@@ -99,19 +103,19 @@ def develop(
             # 4. wait for a save
             if by_itself:
                 failures += child.returncode != 0
-                say(f"{_ended(child.returncode)}; waiting for {path.name} or a module it imports to be saved")
+                note(f"{_ended(child.returncode)}; waiting for {path.name} or a module it imports to be saved")
                 while not asked.times and not seen.changes():
                     clock.sleep(POLL_SECONDS)
-            # 5. let the files rest
+            # 5. wait until the files no longer change
             if not asked.times:
                 saved = seen.changes()
                 _rest(seen.files, asked, clock)
-                say(f"saved: {', '.join(sorted(_shown(file, path.parent) for file in saved))}; starting again")
+                note(f"saved: {', '.join(sorted(_shown(file, path.parent) for file in saved))}; starting again")
     return DevOutcome(jobfile=str(path), starts=starts, failures=failures)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """How some files were at one moment."""
+    """The state of some files at one moment."""
 
     files: dict[Path, Signature]
 
@@ -120,15 +124,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         return cls({file: _signature(file) for file in files})
 
     def changes(self) -> list[Path]:
-        """The files that have been written, replaced, made or removed since."""
+        """The files that have been written, replaced, created or removed since."""
         return [file for file, before in self.files.items() if _signature(file) != before]
 
 
 def job_files(jobfile: Path) -> set[Path]:
     """The job file, and every file beside or below it that its imports lead to.
 
-    Told from the text, so that it holds for files that cannot be imported just now, and for imports inside functions. A file
-    that an import would find if it were there is among them: making it is a change too.
+    Derived from the source text, so that it works for files that cannot be imported, and for imports inside functions. Files
+    that do not exist, but would be imported if they did, are included: creating one is a change.
     """
     folder = jobfile.parent
     found, unread = {jobfile}, [jobfile]
@@ -146,7 +150,7 @@ def _imports(file: Path, folder: Path) -> Iterator[tuple[str, ...]]:
     """The modules that a file imports, as seen from `folder`; none if it cannot be read or parsed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the child will tell
+            warnings.simplefilter("ignore")  # the child prints them
             tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return
@@ -192,8 +196,8 @@ def _rest(files: Iterable[Path], asked: Asked, clock: Clock) -> None:
 
 
 def _start(command: list[str], output: IO[str] | None) -> subprocess.Popen[bytes]:
-    """The child gets no SIGINT before it listens to it: a Ctrl-C while it starts would show a traceback."""
-    # Bytecode is told apart by the second and the size: with it, two quick saves could run the first one's code.
+    """Start the child with SIGINT ignored until it handles it: a Ctrl-C during its start would print a traceback."""
+    # Cached bytecode is recognised by second and size: after two quick saves, the code of the first could run.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen(
         command, stdout=output, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -204,9 +208,9 @@ def _stop(child: subprocess.Popen[bytes], asked: Asked, clock: Clock) -> bool:
     """Ask the child to stop and wait for it. False if it had to be killed: it took too long, or Ctrl-C came again."""
     if child.poll() is None:
         child.terminate()
-    patience = clock.monotonic() + STOP_SECONDS
+    deadline = clock.monotonic() + STOP_SECONDS
     while child.poll() is None:
-        if clock.monotonic() > patience or asked.times > 1:
+        if clock.monotonic() > deadline or asked.times > 1:
             child.kill()
             child.wait()
             return False

@@ -1,7 +1,7 @@
-"""What the commands print: text for people, or one JSON object for programs.
+"""The output of commands: text, or one JSON object.
 
-Text from elsewhere (input, file names, messages of other programs) may hold characters that steer a terminal. So commands print
-through `say`, `console` and `print_json` alone, which write such characters out.
+Text from outside (input, file names, messages of other programs) may contain terminal control characters. Commands print only
+through `say`, `console` and `print_json`, which escape them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,6 @@ from rich.text import Text
 
 from streamwork.errors import printable
 
-DROP = click.option(
-    "--drop-state",
-    multiple=True,
-    metavar="ID",
-    help="Drop the stored state of a component, once: it was removed from the job, or begins with empty state.",
-)
-REFILL = click.option(
-    "--refill",
-    multiple=True,
-    metavar="SINK",
-    help="If this sink's target is lost, write the output of the kept checkpoints again. For several, say it again.",
-)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
@@ -37,7 +25,7 @@ def say(text: object = "", err: bool = False) -> None:
 
 
 def console(file: TextIO | None = None, err: bool = False, width: int | None = None) -> Console:
-    """A console for tables and colours. Give it text from elsewhere as `cell(text)`."""
+    """A console for tables and colours. Text from outside must be passed as `cell(text)`."""
     return Console(file=file, stderr=err, highlight=False, width=width)
 
 
@@ -52,7 +40,7 @@ def print_json(value: Any) -> None:
 
 
 def say_json(encoded: bytes) -> None:
-    """Print JSON. Outside of ASCII, characters stand in strings only: there an escape means the same."""
+    """Print JSON. Characters outside of ASCII occur in strings only, where an escape is equivalent."""
     text = encoded.decode()
     if not _has_all(sys.stdout.encoding, text):
         text = "".join(c if c.isascii() else _escaped(c) for c in text)

@@ -1,8 +1,11 @@
-"""Showing a run to a person: one line that changes on a terminal, plain lines elsewhere."""
+"""Watchers that print: one changing line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -17,15 +20,25 @@ from streamwork.run.outcome import NOT_STARTED, Outcome
 from streamwork.run.watcher import Watcher
 from streamwork.wording import plural
 
-PLAIN_SECONDS = 1.0  # a plain line at most so often
+PLAIN_SECONDS = 1.0  # the shortest time between two plain lines
 
 
 def watcher_for(stream: TextIO) -> Watcher:
     return TerminalWatcher(stream) if stream.isatty() else PlainWatcher(stream)
 
 
+def watched(as_json: bool, work: Callable[[Watcher], Outcome]) -> Outcome:
+    """Run `work` with a watcher. With --json, standard output is reserved for the result."""
+    watcher = PlainWatcher(sys.stderr) if as_json else watcher_for(sys.stdout)
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        try:
+            return work(watcher)
+        finally:
+            watcher.close()
+
+
 class Count:
-    """What has been done since the start of this run, in words."""
+    """Progress since the start of this run, as text."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -39,7 +52,7 @@ class Count:
 
 
 class PlainWatcher:
-    """Lines for logs and pipes."""
+    """Prints lines, for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -70,7 +83,7 @@ class PlainWatcher:
             self._say(line)
 
     def close(self) -> None:
-        """Nothing to put back."""
+        """Nothing to restore."""
 
     def _flush(self) -> None:
         if self._pending is not None:
@@ -82,7 +95,7 @@ class PlainWatcher:
 
 
 class TerminalWatcher:
-    """One line that changes."""
+    """Shows one changing line on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = console(stream)
@@ -135,7 +148,7 @@ def started_lines(started: Started) -> list[str]:
 
 
 def end_lines(outcome: Outcome) -> list[str]:
-    """Events that went in; and, wherever on their way, what was dropped, kept as dead letters or tried again."""
+    """The input events, and how many events were dropped, dead letters or retried in any component."""
     if outcome.started == NOT_STARTED:
         return [f"{NOT_STARTED}; the last checkpoint is {outcome.checkpoint}"]
     lost = f", {outcome.dropped:,} dropped" if outcome.dropped else ""

@@ -24,7 +24,12 @@ class JobFile:
 
     @property
     def default_root(self) -> Path:
-        return self.path.parent / ".streamwork"
+        return default_root(self.path.parent)
+
+
+def default_root(home: Path) -> Path:
+    """The root of the jobs whose file is in the folder `home`, if no other is given."""
+    return home / ".streamwork"
 
 
 loading: Path | None = None

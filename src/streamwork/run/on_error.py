@@ -1,9 +1,9 @@
-"""``--on-error COMPONENT=POLICY``: what becomes of events that a component cannot do, in this run; and when to say so."""
+"""``--on-error COMPONENT=POLICY``: other error policies for one run, and advice on when to use one."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streamwork.components.operator import check_batches
@@ -14,23 +14,8 @@ from streamwork.job.job import resolved
 from streamwork.job.retry import policy, policy_of_sink
 
 
-def parse(given: Iterable[str]) -> dict[str, str]:
-    """Component -> policy, of values such as "per-card=dead-letter"."""
-    found = {}
-    for value in given:
-        component, is_there, policy = value.partition("=")
-        if not is_there:
-            raise WrongUse(
-                "SW-USAGE",
-                f"--on-error {value} names no policy",
-                "write COMPONENT=fail|drop|dead-letter|retry:times=5,within=1min,then=fail",
-            )
-        found[component] = policy
-    return found
-
-
 def with_on_error(graph: Graph, chosen: Mapping[str, str]) -> Graph:
-    """The graph, in which these components have another `on_error`."""
+    """The graph with another `on_error` for these components."""
     known = {node.id for node in graph.nodes}
     if unknown := [component for component in chosen if component not in known]:
         raise WrongUse(
@@ -57,14 +42,12 @@ def _changed(graph: Graph, node: Node, on_error: str | None) -> Node:
     return resolved(replace(node, on_error=then or "", retry=retry), graph.promise)
 
 
-def with_way_on(error: StreamworkError, command: Sequence[str]) -> None:
-    """If it is about one event, let it tell the exact command that would set that event aside and go on. `command` is what was
-    run.
-    """
+def advise(error: StreamworkError, command: Sequence[str]) -> None:
+    """Add to an error about one event the exact command that sets this event aside and continues. `command` is what was run."""
     if not (error.about_one_event and error.component):
         return
     if not command:
         how = f'give {error.component} on_error="dead-letter", and start again'
     else:
         how = shlex.join([*command, "--on-error", f"{error.component}=dead-letter"])
-    error.action += f". To set what it cannot do aside as a dead letter, and go on: {how}"
+    error.action += f". To set such events aside as dead letters, and continue: {how}"

@@ -19,7 +19,7 @@ from streamwork.job import Graph, Job
 from streamwork.run.backfill import everything, with_ways_out
 from streamwork.run.hosting import Host, on_spark
 from streamwork.run.mode import Mode
-from streamwork.run.on_error import with_on_error, with_way_on
+from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.outcome import Outcome, how_started
 from streamwork.run.stopping import Stop, Stopped
@@ -117,7 +117,7 @@ class Lives:
                     self._fences.end()
             self._answer(False, f"the job has failed: {told}")
             if isinstance(error, StreamworkError):
-                with_way_on(error, self._options.command)
+                advise(error, self._options.command)
             raise
         self._answer(True, "stopped")
         return restarts

@@ -1,0 +1,90 @@
+"""``streamwork run``: runs a job from its file.
+
+Errors are raised as they are; `cli.main` turns them into text or JSON and an exit code.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streamwork.cli.output import JSON, print_json, say
+from streamwork.cli.progress import watched
+from streamwork.cli.run_options import run_options
+from streamwork.job import Job, Layout
+from streamwork.job.jobfile import load_job
+from streamwork.observe.access import Endpoint, token
+from streamwork.observe.metrics_server import TOKEN, serving
+from streamwork.run.options import RunOptions
+from streamwork.run.outcome import NOT_STARTED, Outcome
+from streamwork.run.runner import run
+from streamwork.run.stopping import Stop, Stopped
+from streamwork.run.watcher import Watcher
+from streamwork.world import RealClock
+
+
+@click.command("run")
+@click.argument("jobfile")
+@run_options()
+@click.option(
+    "--metrics",
+    metavar="[ADDRESS:]PORT",
+    help="Serve metrics for Prometheus during the run, on 127.0.0.1 unless an ADDRESS is given; port 0: any free port. "
+    f"Requests need a bearer token: the one in {TOKEN}, or one made in the root.",
+)
+@click.option("--explain", is_flag=True, help="Show the layout of the job, and stop.")
+@JSON
+@click.pass_obj
+def run_command(
+    command: tuple[str, ...] | None,
+    /,
+    jobfile: str,
+    root: Path | None,
+    metrics: str | None,
+    explain: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Run the job in JOBFILE, or in JOBFILE:NAME if there are several, until Ctrl-C."""
+    clock = RealClock()
+    stop = Stop(clock)
+    click.get_current_context().with_resource(stop.on_signal())  # before the job file is imported, which may take long
+    try:
+        with stop.interrupting():
+            loaded = load_job(jobfile)
+    except Stopped:
+        if as_json:
+            print_json({"started": NOT_STARTED})
+        else:
+            say(NOT_STARTED)
+        return
+    if explain:
+        _explain(loaded.job, as_json)
+        return
+    options = RunOptions.parse(
+        root=root or loaded.default_root, module_folder=loaded.path.parent, command=command or (), **given
+    )
+
+    def work(watcher: Watcher) -> Outcome:
+        if metrics is None:
+            return run(loaded.job, options, watcher, clock, stop)
+        from streamwork.observe.metrics import exposition
+
+        text = partial(exposition, options.root, options.mode.folder(loaded.job.name), clock)
+        with serving(text, Endpoint.parse(metrics), token(options.root, TOKEN), watcher.on_note):
+            return run(loaded.job, options, watcher, clock, stop)
+
+    outcome = watched(as_json, work)
+    if as_json:
+        print_json(outcome)
+
+
+def _explain(job: Job, as_json: bool) -> None:
+    layout = Layout.of(job.graph(), job.settings.groups)
+    if as_json:
+        print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges, "native": layout.native})
+    else:
+        say(f"{job.describe()}\n{layout.explain()}")
