@@ -208,6 +208,12 @@ paid.map(total).sink(CallableSink(received), id="function")  # wrong
 paid.sink(SqliteSink("paid.db", "paid"), "table")  # wrong
 paid.sink(Large(), id="table")  # wrong
 paid.sink(SqliteSink("paid.db", "paid"), id="table", isolation="dirty")  # wrong
+summary = job.run(mode="microbatch", until_caught_up=True, on_error={"large": "drop"}, master="local[2]")
+assert_type(summary.events, int)
+job.run("microbatch")  # wrong
+job.run(mode="spark")  # wrong
+job.run(untill_caught_up=True)  # wrong
+job.run(retain="3")  # wrong
 Job("typed", "exactly-once")  # wrong
 Job("typed", semantics="twice")  # wrong
 Job("typed", paralelism=2)  # wrong

@@ -11,6 +11,7 @@ import pytest
 from connectors.kits import DURABLE, Kit, LogKit, ParquetKit, RedisKit, SqliteKit, SqlKit, as_rows
 from sample import Seen
 from streamwork import Job, JsonLines, Refused, WrongUse
+from streamwork.cli.run_here import run_here
 from streamwork.epoch.recovery.restore_point import Catalogue
 
 durable = pytest.mark.parametrize("kit", DURABLE, indirect=True)
@@ -71,7 +72,7 @@ class World:
     def run(self, **more: Any) -> Any:
         job = Job("lost", checkpoint_every=0, **self.options)
         job.source(JsonLines(self.file, Seen, max_events=self.max_events), id="in").sink(self.kit._new(), id="out")
-        return job.run(mode="local", root=self.kit.folder / "root", until_caught_up=True, restart=False, **more)
+        return run_here(job, mode="local", root=self.kit.folder / "root", until_caught_up=True, restart=False, **more)
 
 
 def lost_is_refused(kit: Kit, how: str, checkpoints: int, **options: Any) -> World:

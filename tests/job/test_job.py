@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from streamwork import (
     Stream,
     WrongUse,
 )
+from streamwork.cli.run_here import run_here
 from streamwork.job import Graph, Input, Node, NodeKind
+from streamwork.job.running import RunSummary
 
 
 def source() -> ListSource[Payment]:
@@ -239,6 +242,22 @@ def test_everything_behind_the_first_argument_is_named(surface: Any) -> None:
     kinds = [parameter.kind for parameter in inspect.signature(surface).parameters.values()]
     assert kinds[:2] == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 2, "self, and the first"
     assert set(kinds[2:]) == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_the_arguments_of_run_are_those_of_the_runner() -> None:
+    mine, runner = (dict(inspect.signature(one).parameters) for one in (Job.run, run_here))
+    assert set(mine) - {"self"} == set(runner) - {"job", "watcher"}
+    assert all(mine[name].default == runner[name].default for name in set(mine) - {"self"})
+    assert {one.kind for name, one in mine.items() if name != "self"} == {inspect.Parameter.KEYWORD_ONLY}
+    documented = inspect.getdoc(Job.run) or ""
+    assert not [name for name in set(mine) - {"self"} if not re.search(rf"^\S*.*\b{name}\b", documented, re.MULTILINE)]
+
+
+def test_what_run_returns(tmp_path: Path) -> None:
+    job = summing_job(payments(30), tmp_path / "x.db")
+    summary = job.run(root=tmp_path / "root", until_caught_up=True)
+    assert (summary.started, summary.events, summary.checkpoint, summary.checkpoints) == ("new", 30, 3, 3)
+    assert all(hasattr(summary, name) for name in vars(RunSummary) if not name.startswith("_"))
 
 
 def test_the_type_of_a_channel_is_checked() -> None:

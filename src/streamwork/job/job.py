@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -22,6 +22,8 @@ from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, Input, Node, NodeKind, duplicate_id
 from streamwork.job.names import check_name
 from streamwork.job.parallelism import instances
+from streamwork.job.retry import Retry
+from streamwork.job.running import ModeName, RunSummary
 from streamwork.job.semantics import Promise, SemanticsName, TrackingName
 from streamwork.job.settings import Settings
 from streamwork.job.size import size
@@ -40,11 +42,11 @@ class Job:
     the next key contains; behind a re-keying, in the order of each sending instance. Only `shuffle()` rotates.
     """
 
-    runner: ClassVar[Callable[..., Any] | None] = None
-    """What `run` calls. The package's top level puts it here, because a job knows nothing of the hosts above it."""
+    runner: ClassVar[Callable[..., RunSummary] | None] = None
+    """Called by `run`. The package `streamwork` sets it, because a job imports nothing of the packages above it."""
 
     printer: ClassVar[type[Observer] | None] = None
-    """Makes the observer behind `Stream.print`; put here likewise."""
+    """The observer behind `Stream.print`; set likewise."""
 
     def __init__(
         self,
@@ -138,10 +140,65 @@ class Job:
         """The job as a Mermaid diagram."""
         return draw.to_mermaid(self.graph())
 
-    def run(self, **options: Any) -> Any:
-        """Run the job; the options are those of ``streamwork run`` (mode=, root=, until_caught_up=, ...)."""
+    def run(
+        self,
+        *,
+        mode: ModeName = "local",
+        root: str | Path | None = None,
+        until_caught_up: bool = False,
+        checkpoint_every: str | float | None = None,
+        retain: int | None = None,
+        lease: str | float | None = None,
+        restart: bool = True,
+        take_over: bool = False,
+        accept_divergence: bool = False,
+        semantics: SemanticsName | None = None,
+        tracking: TrackingName | None = None,
+        change_semantics: bool = False,
+        drop_state: Sequence[str] = (),
+        on_error: Mapping[str, str | Retry] | None = None,
+        refill: Sequence[str] = (),
+        master: str | None = None,
+        spark_log: bool = False,
+    ) -> RunSummary:
+        """Run the job in this process until it ends, is stopped, or fails. The arguments are the options of ``streamwork run``.
+
+        mode                where to run: "local", or on Spark "microbatch" or "batch"
+        root                the folder of checkpoints and state; `.streamwork` beside the job file
+        until_caught_up     end when all input that was there at the start has been processed
+        checkpoint_every, retain, lease, semantics, tracking
+                            override the settings of the job for this run
+        restart             False: a failure ends the run
+        take_over           do not wait until another driver of this root is taken for dead
+        accept_divergence   catch up also where results may differ from those in a sink
+        change_semantics    confirm semantics other than those that the root was written with
+        drop_state          ids of components whose stored state is not used
+        on_error            component id -> what to do with events that fail, in this run
+        refill              ids of sinks that may be filled again if their target is lost
+        master              the Spark master; all cores of this machine if None
+        spark_log           show Spark's own log
+        """
         assert Job.runner is not None, "import streamwork, not a module inside it"
-        return Job.runner(self, **options)
+        return Job.runner(
+            self,
+            mode=mode,
+            root=root,
+            until_caught_up=until_caught_up,
+            checkpoint_every=checkpoint_every,
+            retain=retain,
+            lease=lease,
+            restart=restart,
+            take_over=take_over,
+            accept_divergence=accept_divergence,
+            semantics=semantics,
+            tracking=tracking,
+            change_semantics=change_semantics,
+            drop_state=drop_state,
+            on_error=on_error,
+            refill=refill,
+            master=master,
+            spark_log=spark_log,
+        )
 
     def _add(self, node: Node, asked: int | None = None) -> Stream[Any]:
         """Add a component; `asked` is the parallelism that it is given."""
