@@ -1,75 +1,79 @@
-"""A sink of your own that takes part in exactly-once: one JSON file, which holds the rows and the ledger row.
+"""A sink of your own for exactly-once: one JSON file that holds the rows and the ledger row.
 
-Both change together because the file is replaced by one rename. `settle` decides what to do with a checkpoint that is offered.
+Both change together: the file is replaced by one rename, under a lock. `settle` decides what to do with a checkpoint that a driver
+offers, `registered` and `advanced` give the ledger row afterwards. They refuse a driver that a newer one has replaced.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from streamwork import Event, Job, JsonLines, LedgerEntry, LedgerRow, Sink, SinkKind, Verdict, settle
+import msgspec
+
+import streamwork as sw
 
 
-class Reading(Event):
+class Reading(sw.Event):
     sensor: str
     celsius: float
 
 
-class JsonFileSink(Sink[Reading]):
-    kind = SinkKind.TRANSACTIONAL
+class JsonFileSink(sw.Sink[sw.Event]):
+    kind = sw.SinkKind.TRANSACTIONAL
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def open(self, event: type[Reading]) -> None:
-        if not self.path.exists():
-            self._replace({"rows": [], "ledger": {}})
+    def open(self, event: type[sw.Event]) -> None: ...
 
     def write(self, batch: Any) -> None:
         raise NotImplementedError("this sink is for exactly-once only")
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
-        content, row = self._read(), self.ledger(uid, sink_id) or LedgerRow(0, None, "")
-        kept = LedgerRow(max(fence, row.fence), row.position, row.manifest_sha256)
-        self._replace({**content, "ledger": {**content["ledger"], f"{uid}/{sink_id}": _plain(kept)}})
+        with self._changing() as content:
+            if content.setdefault("owner", [uid, sink_id]) != [uid, sink_id]:
+                raise sw.Refused(
+                    "SW-SINK-OWNED", f"{self.path} belongs to another job", "give this job a file of its own"
+                )
+            content["ledger"] = msgspec.to_builtins(sw.registered(self.ledger(uid, sink_id), sink_id, fence))
 
-    def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
-        found = self._read()["ledger"].get(f"{uid}/{sink_id}")
-        return LedgerRow(**found) if found else None
+    def ledger(self, uid: str, sink_id: str) -> sw.LedgerRow | None:
+        content = self._read()
+        return msgspec.convert(content["ledger"], sw.LedgerRow) if content.get("owner") == [uid, sink_id] else None
 
-    def commit(self, entry: LedgerEntry, staged: Iterator[Any]) -> None:
-        content, row = self._read(), self.ledger(entry.uid, entry.sink)
-        verdict = settle(row, entry)  # raises if a newer driver has registered, or if the ledger does not fit
-        if verdict is Verdict.SKIP or row is None:
-            return
-        rows = [one for batch in staged for one in batch.to_pylist()] if verdict is Verdict.APPLY else []
-        position = entry.end if verdict is Verdict.APPLY else row.position
-        moved = LedgerRow(entry.fence, position, entry.manifest_sha256)
-        ledger = {**content["ledger"], f"{entry.uid}/{entry.sink}": _plain(moved)}
-        self._replace({"rows": content["rows"] + rows, "ledger": ledger})
+    def commit(self, entry: sw.LedgerEntry, staged: Iterator[Any]) -> None:
+        with self._changing() as content:
+            row = self.ledger(entry.uid, entry.sink)
+            verdict = sw.settle(row, entry)
+            if verdict is sw.Verdict.APPLY:
+                content["rows"] += [one for batch in staged for one in batch.to_pylist()]
+            content["ledger"] = msgspec.to_builtins(sw.advanced(row, entry, verdict))
+
+    @contextmanager
+    def _changing(self) -> Generator[dict[str, Any], None, None]:
+        """The content, for one process at a time. After the block it is the new content of the file."""
+        with self.path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            content = self._read()
+            yield content
+            new = self.path.with_suffix(".new")
+            with new.open("w") as file:
+                json.dump(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            os.fsync(folder)  # makes the rename durable
+            os.close(folder)
 
     def _read(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self.path.read_text())
-        return content
-
-    def _replace(self, content: dict[str, Any]) -> None:
-        new = self.path.with_suffix(".new")
-        with new.open("w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        os.fsync(folder)  # or the rename may be lost in a power cut
-        os.close(folder)
+        return json.loads(self.path.read_text()) if self.path.exists() else {"rows": []}
 
 
-def _plain(row: LedgerRow) -> dict[str, Any]:
-    return {"fence": row.fence, "position": row.position, "manifest_sha256": row.manifest_sha256}
-
-
-HERE = Path(__file__).parent
-job = Job("custom-sink")
-job.source(JsonLines("readings.jsonl", Reading), id="readings").sink(JsonFileSink(HERE / "out.json"), id="file")
+job = sw.Job("custom-sink")
+readings = job.source(sw.JsonLines("readings.jsonl", Reading), id="readings")
+readings.sink(JsonFileSink(Path(__file__).parent / "out.json"), id="file")

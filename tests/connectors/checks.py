@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import strategies as st
 
 from connectors.kits import Died, Gate, Kit, PostgresKit, RedisKit, SqliteKit, batch, entry, seen, short_locks, staged
 from sample import Seen
@@ -116,6 +117,18 @@ def zombie_at_every_step(kind: type[Kit], like: Kit, monkeypatch: pytest.MonkeyP
         if not gate.reached:
             return steps
     raise AssertionError("a commit never ends")
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["next", "next", "again", "other hash", "stale", "gap", "random", "empty", "take over", "zombie"]
+        ),
+        st.integers(1, 3),
+    ),
+    max_size=12,
+)
+"""Offers for `as_in_the_model`."""
 
 
 def as_in_the_model(kit: Kit, steps: list[tuple[str, int]]) -> None:

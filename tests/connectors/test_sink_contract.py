@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from connectors import checks
 from connectors.kits import DURABLE, KITS, SQL, Inner, Kit, Wide, as_rows, batch, entry, seen, staged
@@ -139,20 +138,9 @@ def test_a_newer_driver_registers_at_any_operation_of_a_commit(
     assert checks.zombie_at_every_step(type(kit), kit, monkeypatch, only_registers) >= 3
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["next", "next", "again", "other hash", "stale", "gap", "random", "empty", "take over", "zombie"]
-        ),
-        st.integers(1, 3),
-    ),
-    max_size=12,
-)
-
-
 @every
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(steps=STEPS)
+@given(steps=checks.STEPS)
 def test_any_sequence_of_offers_ends_as_in_the_model(
     kit: Kit, steps: list[tuple[str, int]], tmp_path_factory: Any
 ) -> None:

@@ -48,6 +48,23 @@ def settle(row: LedgerRow | None, entry: LedgerEntry) -> Verdict:
     return verdict
 
 
+def registered(row: LedgerRow | None, sink: str, fence: int) -> LedgerRow:
+    """The ledger row once a driver with this fence has registered. Refuses a fence below the one that is registered."""
+    if row is None:
+        return LedgerRow(fence, None, "")
+    if row.fence > fence:
+        raise fenced(sink, row.fence, fence)
+    return LedgerRow(fence, row.position, row.manifest_sha256)
+
+
+def advanced(row: LedgerRow | None, entry: LedgerEntry, verdict: Verdict) -> LedgerRow:
+    """The ledger row once what `settle` decided has been carried out. It is stored together with the rows."""
+    assert row is not None, "a driver registers before it commits"
+    if verdict is Verdict.APPLY:
+        return LedgerRow(entry.fence, entry.end, entry.manifest_sha256)
+    return LedgerRow(entry.fence, row.position, entry.manifest_sha256) if verdict is Verdict.ADOPT else row
+
+
 def lost(sink: str, epoch: int) -> Refused:
     """The error for a sink whose ledger row is gone."""
     return Refused(

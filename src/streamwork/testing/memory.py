@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, LedgerEntry, LedgerRow, PreviewLabel, Sink, SinkKind
 from streamwork.components.columns import to_structs
-from streamwork.components.commit_rule import Verdict, settle
-from streamwork.components.sink import fenced
+from streamwork.components.commit_rule import Verdict, advanced, registered, settle
 
 
 class Table:
@@ -40,10 +39,7 @@ class MemorySink(Sink[Any]):
         self._table.rows += to_structs(self._event, batch)
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
-        row = self._table.ledger or LedgerRow(0, None, "")
-        if row.fence > fence:
-            raise fenced(sink_id, row.fence, fence)
-        self._table.ledger = LedgerRow(fence, row.position, row.manifest_sha256)
+        self._table.ledger = registered(self._table.ledger, sink_id, fence)
         self._table.previews.clear()
         self._table.over = 0
 
@@ -66,8 +62,5 @@ class MemorySink(Sink[Any]):
         verdict = settle(self._table.ledger, entry)
         if verdict is Verdict.APPLY:
             self._table.rows += rows
-            self._table.ledger = LedgerRow(entry.fence, entry.end, entry.manifest_sha256)
-        elif verdict is Verdict.ADOPT:
-            assert self._table.ledger is not None
-            self._table.ledger = LedgerRow(entry.fence, self._table.ledger.position, entry.manifest_sha256)
+        self._table.ledger = advanced(self._table.ledger, entry, verdict)
         self.withdraw(entry.uid, entry.sink, entry.epoch)
