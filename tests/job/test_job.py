@@ -25,9 +25,9 @@ from streamwork import (
     Stream,
     WrongUse,
 )
-from streamwork.cli.run_here import run_here
 from streamwork.job import Graph, Input, Node, NodeKind
 from streamwork.job.running import RunSummary
+from streamwork.run.options import RunOptions, flags
 
 
 def source() -> ListSource[Payment]:
@@ -244,13 +244,14 @@ def test_everything_behind_the_first_argument_is_named(surface: Any) -> None:
     assert set(kinds[2:]) == {inspect.Parameter.KEYWORD_ONLY}
 
 
-def test_the_arguments_of_run_are_those_of_the_runner() -> None:
-    mine, runner = (dict(inspect.signature(one).parameters) for one in (Job.run, run_here))
-    assert set(mine) - {"self"} == set(runner) - {"job", "watcher"}
-    assert all(mine[name].default == runner[name].default for name in set(mine) - {"self"})
-    assert {one.kind for name, one in mine.items() if name != "self"} == {inspect.Parameter.KEYWORD_ONLY}
+def test_the_arguments_of_run_are_the_run_options() -> None:
+    mine = {name: one for name, one in inspect.signature(Job.run).parameters.items() if name != "self"}
+    assert set(mine) == set(flags()) - {"drop_request"}
+    assert {one.kind for one in mine.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    given = {name: one.default for name, one in mine.items()}
+    assert RunOptions.parse(**{**given, "root": "x"}) == RunOptions.parse(root="x", mode="local")
     documented = inspect.getdoc(Job.run) or ""
-    assert not [name for name in set(mine) - {"self"} if not re.search(rf"^\S*.*\b{name}\b", documented, re.MULTILINE)]
+    assert not [name for name in mine if not re.search(rf"^(\w+, )*{name}\b", documented, re.MULTILINE)]
 
 
 def test_what_run_returns(tmp_path: Path) -> None:
