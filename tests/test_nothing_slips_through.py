@@ -202,7 +202,7 @@ def test_two_sinks_on_one_table_in_another_spelling(tmp_path: Path) -> None:
     stream = job.source(ListSource(payments(3)), id="in")
     for name in ("usage", "USAGE"):
         stream.sink(SqliteSink(tmp_path / "out.db", name), id=name)
-    with pytest.raises(Refused, match="SW-SINK-OWNED.*this very job"):
+    with pytest.raises(Refused, match="SW-SINK-OWNED.*of this job"):
         run_job(job, tmp_path / "root")
 
 

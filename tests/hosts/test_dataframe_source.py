@@ -236,5 +236,5 @@ def test_a_simulated_run_is_given_the_events() -> None:
 
 
 def test_load_must_be_a_function() -> None:
-    with pytest.raises(WrongUse, match="SW-JOB-SETTING.*a str to load with"):
+    with pytest.raises(WrongUse, match="SW-JOB-SETTING.*`load` of DataFrameSource is a str"):
         DataFrameSource("views.parquet", View, offset="id")  # type: ignore[arg-type]

@@ -354,7 +354,7 @@ def test_a_missing_file_and_an_impossible_root_end_a_run_at_once(tmp_path: Path)
         source.sink(SqliteSink(tmp_path / "out.db", table), id="out")
         return job
 
-    with pytest.raises(JobFailed, match=r"^SW-SOURCE-MISSING: .*in.jsonl is not there"):
+    with pytest.raises(JobFailed, match=r"^SW-SOURCE-MISSING: .*in.jsonl does not exist"):
         run(typo("a"), RunOptions(mode=Mode.LOCAL, root=tmp_path / "root", until_caught_up=True), Notes())
     (tmp_path / "in.jsonl").write_text('{"card": "a", "amount": 1}\n')
     (tmp_path / "file").touch()

@@ -1,6 +1,6 @@
 """Sources and sinks that come with Streamwork.
 
-Each is a component like any that users write.
+Each is an ordinary component, built on the same base classes as those that users write.
 """
 
 from streamwork.connectors.callable import CallableSink

@@ -1,7 +1,8 @@
-"""Where a server is: an address that people may see, with a password that they may not.
+"""The address of a server, and the protection of the password in it.
 
-Sinks that write from Spark's workers are sent there, and Spark keeps what it sends in files. So what is sent names a file of the
-driver's instead of the password (`SecretsFile`): ``ROOT/JOB/secrets/``, which only its owner can open, for as long as it runs.
+Sinks that write from Spark's workers are pickled and sent there, and Spark stores what it sends in files. The pickle therefore
+names a file of the driver instead of holding the password (`SecretsFile`): ``ROOT/JOB/secrets/``, readable only by its owner,
+which exists while the driver runs.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ HIDDEN = "***"
 
 
 class Address:
-    """A URL or connection string. Shows itself without its secrets; `whole` is for the driver alone.
+    """A URL or connection string. Its `repr` has no secrets; only the driver uses `whole`.
 
-    A pickle of it that is made inside `SecretsFile.collecting` holds no secrets, but where the file is that has them. A password
-    that comes from the surroundings (PGPASSWORD, a password file) is in neither.
+    A pickle made inside `SecretsFile.collecting` holds the path of the secrets file instead of the secrets. A password
+    from the environment (PGPASSWORD, a password file) is in neither.
     """
 
     __slots__ = ("secrets", "shown", "whole")
@@ -55,13 +56,13 @@ class Address:
         return cls(url, urlunsplit((parts.scheme, at, parts.path, query, "")), (*secrets, *map(unquote, secrets)))
 
     def redact(self, text: str) -> str:
-        """What somebody else has said about it, without the secrets."""
+        """The text of another program, without the secrets."""
         for secret in sorted({self.whole, *self.secrets}, key=len, reverse=True):
             text = text.replace(secret, self.shown if secret == self.whole else HIDDEN)
         return text
 
     def cause(self, error: Exception) -> Exception | None:
-        """The error, to be shown as the cause of another; None if a secret could be read in it."""
+        """The error, for use as the `__cause__` of another; None if its text contains a secret."""
         return error if self.redact(f"{error!r}{error}") == f"{error!r}{error}" else None
 
     def __repr__(self) -> str:
@@ -75,7 +76,7 @@ class Address:
 
 
 class SecretsFile:
-    """The whole addresses of a job's servers, in a file that only its owner can read."""
+    """The complete addresses of a job's servers, in a file that only its owner can read."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{token_hex(8)}.json"
@@ -83,7 +84,7 @@ class SecretsFile:
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
-        """Addresses that are pickled meanwhile are for the file: `write` it before they are used."""
+        """Addresses that are pickled inside the block refer to this file. Call `write` before they are used."""
         before = _collecting.set(self)
         try:
             yield
@@ -91,7 +92,7 @@ class SecretsFile:
             _collecting.reset(before)
 
     def write(self) -> None:
-        """Nothing where there are no secrets. Files that killed drivers of the job left behind are removed."""
+        """Write the file, if there are secrets. Removes the files of killed drivers of the job."""
         for left in self.path.parent.glob("*.json"):
             left.unlink(missing_ok=True)
         if self._entries:
@@ -101,7 +102,7 @@ class SecretsFile:
                 file.write(msgspec.json.encode(self._entries))
 
     def add(self, whole: str, secrets: tuple[str, ...]) -> int:
-        """Its place in the file."""
+        """Add an address. Returns its place in the file."""
         self._entries.append(_Entry(whole, secrets))
         return len(self._entries) - 1
 
@@ -118,7 +119,7 @@ _collecting: ContextVar[SecretsFile | None] = ContextVar("collecting", default=N
 
 
 def _from_file(path: str, shown: str, place: int) -> Address:
-    """In a worker: the address as the driver has it."""
+    """The complete address, read from the file by a worker."""
     try:
         entries = msgspec.json.decode(Path(path).read_bytes(), type=list[_Entry])
         return Address(entries[place].whole, shown, entries[place].secrets)
@@ -126,17 +127,17 @@ def _from_file(path: str, shown: str, place: int) -> Address:
         raise JobFailed(
             "SW-SINK-SECRET",
             f"a worker cannot read the password for {shown} from {path}: {type(error).__name__}",
-            "let the workers run as the user that started the job; or leave the password out of the address, and give it to the "
-            "workers in their environment (PGPASSWORD) or in a password file of theirs",
+            "run the workers as the user that started the job; or leave the password out of the address, and set it in the "
+            "workers' environment (PGPASSWORD) or in a password file there",
         ) from None
 
 
 def wrong_address(form: str) -> WrongUse:
-    return WrongUse("SW-SINK-ADDRESS", "the address of the sink's server is not understood", f"write it as {form}")
+    return WrongUse("SW-SINK-ADDRESS", "the address of the sink's server is not valid", f"write it as {form}")
 
 
 def needed(package: str, extra: str) -> Any:
-    """A package that only some sinks need."""
+    """Import a package that only some sinks need."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -16,12 +16,11 @@ E = TypeVar("E", bound=Event)
 
 
 class CallableSink(Sink[E], Generic[E]):
-    """Calls `function` with every event; with ``lists=True`` with lists of them, of any length but none.
+    """Calls `function` with every event, or, with ``lists=True``, with non-empty lists of events.
 
-    It keeps no ledger, so a failure may call it again with the same events (at-least-once), or never (at-most-once). It runs in
-    the instances, which may be several processes at once, so it must be importable there. `RowsRejected`, raised by the function,
-    says that the events themselves are to blame. Whatever it raises, `on_error` decides what becomes of the event, or of the list,
-    that it was given.
+    It keeps no ledger: after a failure the function is called again with the same events (at-least-once), or not called for them
+    (at-most-once). It runs in the instances, which may be several processes, so the function must be importable there. The function
+    raises `RowsRejected` if the events themselves are at fault. `on_error` applies to the event, or the list, for which it raised.
     """
 
     kind = SinkKind.APPEND
@@ -62,5 +61,5 @@ class CallableSink(Sink[E], Generic[E]):
             raise JobFailed(
                 "SW-SINK-FUNCTION",
                 f"{name} raised {type(error).__name__}: {error}, given {show(given)}",
-                "mend the function; where the events are to blame, let it raise RowsRejected",
+                "fix the function; if the events are at fault, raise RowsRejected in it",
             ) from error

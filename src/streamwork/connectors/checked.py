@@ -1,4 +1,4 @@
-"""Arrow batches that come from outside, as events: every value is checked against its field first."""
+"""Turns Arrow batches from outside into events. Every value is checked against its field."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def checked_slice(
     action: str,
     offsets: Offsets,
 ) -> Slice:
-    """The events of a batch, which has (at least) the columns of `event`, each of a type that fits (`parquet_types`).
+    """The events of a batch, which has at least the columns of `event`, each of a type that fits (`parquet_types`).
 
-    A row with a value that does not fit is left out as `on_error` says; where it says nothing, or "fail", it is an error with
-    `row_name(row)` and `action` in it. `offsets` are those of the rows, as `Slice` takes them.
+    `on_error` applies to a row with a value that does not fit. If it is None or "fail", the error names
+    `row_name(row)` and has the given `action`. `offsets` are those of the rows, as `Slice` takes them.
     """
     try:
         return Slice(_events(event, batch), offsets)
@@ -49,7 +49,7 @@ def checked_slice(
 
 
 def _events(event: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any] | Columns:
-    """The events of a batch; raises Misfit for a value that does not fit, with the field in `path`."""
+    """The events of a batch. Raises Misfit, with the field in `path`, for a value that does not fit."""
     columns = []
     for name, field in fields_of(event).items():
         column = batch.column(name)
@@ -59,7 +59,7 @@ def _events(event: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any] | C
             wanted = relaxed(field.arrow)
             columns.append(column if column.type == wanted else column.cast(wanted))
             field.check_column(columns[-1])
-            if field.arrow.num_fields:  # what is null further down is found by building it
+            if field.arrow.num_fields:  # building the value finds nested nulls
                 field.build(field.restore(columns[-1].to_pylist()))
         except (pa.ArrowException, UnicodeDecodeError):
             raise Misfit(_only(column), field.name, name) from None
@@ -71,12 +71,12 @@ def _events(event: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any] | C
 
 
 def _only(column: pa.Array) -> Any:
-    """The value, where there is one alone."""
+    """The value of a column with one row."""
     if len(column) != 1:
         return column
     try:
         return column[0].as_py()
-    except (ValueError, OverflowError):  # Python has no such date, or it is no text
+    except (ValueError, OverflowError):  # a date outside Python's range, or invalid UTF-8
         return column.cast(pa.binary())[0].as_py() if pa.types.is_string(column.type) else _as_arrow_writes(column)
 
 

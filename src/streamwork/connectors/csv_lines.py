@@ -1,4 +1,4 @@
-"""A CSV file as a source, followed as it grows."""
+"""A CSV file as a source, read as it grows."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from streamwork.errors import JobFailed, WrongUse
 
 E = TypeVar("E", bound=Event)
 QUOTED_LIMIT = 1024 * 1024
-"""A record is looked for within so many bytes: a quote that is opened by mistake must not swallow the file."""
+"""Maximum length of a row in bytes: a quote that is never closed must not consume the file."""
 _BOM = b"\xef\xbb\xbf"
-csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))  # of this process; Python's own limit is 128 KiB
+csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))  # process-wide; Python's default is 128 KiB
 
 
 class Csv(LineFile[E], Generic[E]):
     r"""The rows of a CSV file in UTF-8. The offset is that of a row's first byte.
 
-    Columns belong to fields by name: `header=True` takes the names from the first row, `header=[...]` gives them for a
-    file without such a row. Every field needs its column, columns without a field are ignored. Values are read strictly:
-    `true` and `false`, ISO times with a zone, Decimals within the declared digits, bytes as base64. Nothing between two
-    commas is null where the field is optional, and otherwise an empty str.
+    Columns are matched to fields by name: `header=True` takes the names from the first row, `header=[...]` gives them for a
+    file without a header row. Every field needs a column; columns without a field are ignored. Values are parsed strictly:
+    `true` and `false`, ISO times with a zone, Decimals within the declared digits, bytes as base64. An empty value is
+    null if the field is optional, and otherwise an empty str.
 
-    Quotes are those of RFC 4180: a quoted value may hold delimiters, newlines and doubled quotes. A row that no newline
-    ends within 1 MiB, outside of quotes, ends at its first newline. A row counts when it ends in a newline; that of the
-    last one too may be yet to come, so a last row without one waits, unless `bounded=True` says that the file is complete.
-    Empty lines are passed over.
-    `on_error` says what becomes of a row that does not fit the event: "fail" stops the job and names file, line and
-    field, "drop" leaves it out and counts it, "dead-letter" also keeps it; the default follows the semantics.
+    Quoting follows RFC 4180: a quoted value may hold delimiters, newlines and doubled quotes. A row without an unquoted
+    newline within 1 MiB ends at its first newline. A row is read once it ends in a newline. A last row without a newline
+    may be incomplete: it is read only with `bounded=True`, which declares the file complete.
+    Empty lines are skipped.
+    `on_error` applies to a row that does not fit the event: "fail" stops the job and names file, line and
+    field, "drop" skips and counts it, "dead-letter" also keeps it. The default follows the semantics.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class Csv(LineFile[E], Generic[E]):
 
     def decode(self, data: bytes, at: int) -> Slice:
         header = self._header()
-        assert header is not None, "there are rows behind it"
+        assert header is not None, "rows follow the header"
         rows = self._rows(data)
-        try:  # all at once is much faster; which row was bad is found out only if one was
+        try:  # decode all rows at once, which is much faster; decode one by one only to find a bad row
             events = self._events(rows, header[1])
             return Slice(events, lambda: at + _starts(rows))
         except (Misfit, csv.Error, UnicodeDecodeError):
@@ -108,7 +108,7 @@ class Csv(LineFile[E], Generic[E]):
         return piece
 
     def _events(self, rows: list[bytes], names: Sequence[str]) -> list[E]:
-        """The events of some rows; raises for a bad one, not necessarily the first."""
+        """The events of some rows. Raises for a bad row, not necessarily the first."""
         parsed = list(csv.reader((row.decode() for row in rows), delimiter=self._delimiter, strict=True))
         if len(parsed) != len(rows):
             raise csv.Error("a quote is not closed")
@@ -137,9 +137,9 @@ class Csv(LineFile[E], Generic[E]):
             at = end
 
     def _row_end(self, data: bytes | bytearray, at: int, final: bool) -> int | None:
-        """Where the row at `at` ends; None if that is not yet known, or if nothing is left.
+        """The end of the row at `at`; None if it is not known yet, or if no data is left.
 
-        The answer is the same whether more data follows or not, so planner and reader agree: `final` only says that an
+        The result does not depend on whether more data follows, so planner and reader agree. With `final` an
         open row ends with the data.
         """
         if at == len(data):
@@ -153,7 +153,7 @@ class Csv(LineFile[E], Generic[E]):
         return len(data) if final else None
 
     def _header(self) -> tuple[int, Sequence[str]] | None:
-        """Where the rows begin, and the names of their columns; None if the header is still being written."""
+        """The offset of the first row, and the names of the columns; None if the header is incomplete."""
         with self.path.open("rb") as file:
             data = file.read(QUOTED_LIMIT + len(_BOM) + 1)
         begin = len(_BOM) if data.startswith(_BOM) else 0
@@ -175,8 +175,8 @@ class Csv(LineFile[E], Generic[E]):
         return JobFailed(
             "SW-SOURCE-HEADER",
             f"the first row of {self.path} {fault}",
-            "correct it; or, if the file has no row of names, give them with header=[...]; "
-            f"or, if its values are not parted by {self._delimiter!r}, say by what with delimiter=",
+            "correct it; or, if the file has no header row, pass the names with header=[...]; "
+            f"or, if its values are not separated by {self._delimiter!r}, pass the separator with delimiter=",
             retryable=False,
         )
 
@@ -192,7 +192,7 @@ class Csv(LineFile[E], Generic[E]):
 
 
 def _fault(names: Sequence[str], fields: Sequence[str]) -> str:
-    """What is wrong with these names of columns; empty if nothing is."""
+    """The fault in these names of columns; empty if there is none."""
     for field in fields:
         if names.count(field) != 1:
             times = f"{names.count(field)} columns" if field in names else "no column"
@@ -203,6 +203,6 @@ def _fault(names: Sequence[str], fields: Sequence[str]) -> str:
 
 
 def _starts(rows: list[bytes]) -> np.ndarray[Any, Any]:
-    """Where each row begins that holds an event: empty lines are passed over."""
+    """The offset of each row that holds an event. Empty lines are skipped."""
     starts = np.cumsum([0, *map(len, rows)])[:-1]
     return starts[[bool(row.strip(b"\r\n")) for row in rows]]

@@ -1,4 +1,4 @@
-"""The text between two commas as a value: one strict reader for each type of field."""
+"""Parses CSV values: one strict reader for each type of field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamwork.components.schema import INT_RANGE, DecimalType, FieldType, Misf
 from streamwork.errors import WrongUse
 
 Reader = Callable[[str], Any]
-# Python reads more than other programs write (1_000, ٣, blanks around): a number is what these say.
+# Python accepts more than other programs write (1_000, ٣, surrounding blanks). These patterns define a number.
 _INT = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|nan)")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -29,9 +29,9 @@ _BOOLS = {word: word.lower() == "true" for word in ("true", "false", "True", "Fa
 
 @functools.cache
 def readers_of(event: type[msgspec.Struct]) -> dict[str, Reader]:
-    """A reader for each field. It raises Misfit if the text is no such value; empty text is null where that may be.
+    """A reader for each field. It raises Misfit if the text is not a valid value. Empty text is null if the field is optional.
 
-    Refuses an event with fields that have no one text form: lists, dicts, nested events.
+    Refuses an event with fields that have no text form in CSV: lists, dicts, nested events.
     """
     fields = fields_of(event)
     if not fields:
@@ -45,7 +45,7 @@ def _reader(field: FieldType, where: str) -> Reader:
         raise WrongUse(
             "SW-SOURCE-TYPE",
             f"{where} is a {field.name}, which has no form in CSV",
-            "use str, int, float, bool, bytes, datetime, date or Decimal; or JSON lines, which hold lists and events",
+            "use str, int, float, bool, bytes, datetime, date or Decimal; or use JSON lines, which hold lists and events",
         )
     if kind is Kind.TEXT:
         return (lambda text: text or None) if field.nullable else str
@@ -73,7 +73,7 @@ def _int(text: str) -> int:
 def _float(text: str) -> float:
     value = float(_matching(_FLOAT, text))
     if math.isinf(value) and not text.endswith("inf"):
-        raise ValueError(text)  # a number that no float is near
+        raise ValueError(text)  # outside the range of a float
     return value
 
 

@@ -1,4 +1,4 @@
-"""Any batch DataFrame of Spark's as a source: a description here; the host brings the rows (`hosts.spark_table`)."""
+"""A batch DataFrame of Spark as a source. This class describes it; the host reads the rows (`hosts.spark_table`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITION = "0"
 
 
 class Table(Protocol):
-    """What a host knows about the rows of a `DataFrameSource`."""
+    """The rows of a `DataFrameSource`, read by a host."""
 
     def end(self, start: int, max_events: int) -> int:
         """As `OffsetSource.end`."""
@@ -28,21 +28,21 @@ class Table(Protocol):
 class DataFrameSource(OffsetSource[E], Generic[E]):
     """The rows of a DataFrame: ``DataFrameSource(lambda spark: spark.read.schema(S).parquet("views"), View, offset="id")``.
 
-    `load` makes the DataFrame; it is called whenever there is something to plan or to read, so that it sees what was added.
-    `offset` names a column of whole numbers from 0 on. Exactly-once rests on what you promise about it:
+    `load` returns the DataFrame. It is called for every plan and every read, so that it includes added rows.
+    `offset` names a column of whole numbers from 0 on. Exactly-once requires that:
 
-    - every row has an offset of its own, which never changes;
-    - rows are added at the end only: when a row can be seen, no row with a lower offset will come any more;
-    - rows stay as they are for as long as a kept checkpoint may have to read them again, and `load` does not depend on time,
-      chance or anything else that changes. The same offsets give the same rows.
+    - every row has a unique offset, which never changes;
+    - rows are only appended: once a row is visible, no row with a lower offset is added;
+    - rows do not change while a retained checkpoint may have to read them again, and `load` is deterministic.
+      The same offsets give the same rows.
 
-    There is one partition, in the order of offsets, so one instance takes the rows, whatever its `parallelism`; Spark reads
-    and filters on all cores before that, and what is behind an exchange runs on all cores again.
+    The source has one partition, in the order of offsets, so one instance takes the rows, with any `parallelism`. Spark reads
+    and filters on all cores before that, and operators after an exchange run on all cores again.
 
-    Columns belong to fields by name; further columns are not read. A column's type must be the field's or turn into it
-    without loss. `on_error` says what becomes of a row with a value that does not fit: "fail" names offset and field, "drop"
-    leaves the row out and counts it, "dead-letter" also keeps it; the default follows the semantics.
-    `look_every` is how long Spark is not asked again when it had nothing new.
+    Columns are matched to fields by name; further columns are not read. A column must have the field's type or convert to it
+    without loss. `on_error` applies to a row with a value that does not fit: "fail" names offset and field, "drop"
+    skips and counts the row, "dead-letter" also keeps it. The default follows the semantics.
+    `look_every` is the minimum time between two queries for new rows, after a query that found none.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
         if not callable(load):
             raise WrongUse(
                 "SW-JOB-SETTING",
-                f"DataFrameSource is given a {type(load).__name__} to load with",
-                "give a function that takes the Spark session and returns a DataFrame",
+                f"`load` of DataFrameSource is a {type(load).__name__}",
+                "pass a function that takes the Spark session and returns a DataFrame",
             )
         self.event = event
         self.max_events = max_events
@@ -74,11 +74,11 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
         self._table: Table | None = None
 
     def bind(self, table: Table) -> None:
-        """Called by a host that has Spark, before anything is planned."""
+        """Set the table to read from. A host with Spark calls it before the first plan."""
         self._table = table
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "load": None, "_table": None}  # Spark's session is the driver's
+        return {**self.__dict__, "load": None, "_table": None}  # only the driver has the Spark session
 
     def native(self) -> DataFrameSource[E]:
         return self
@@ -92,14 +92,14 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
         return self._table.end(start, max_events)
 
     def known_end(self, partition: str, start: int) -> None:
-        """To find it would be a query over the whole table."""
+        """None: it would take a query over the whole table."""
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         raise no_spark("a DataFrameSource")
 
     def take(self, name: str, offsets: pa.Array, rows: pa.RecordBatch) -> Slice:
-        """The events of rows that Spark has brought; `name` is the source's id."""
-        action = 'correct the rows, cast them in `load`, or leave such rows out with on_error="drop"'
+        """The events of rows that Spark has read. `name` is the source's id."""
+        action = 'correct the rows, cast them in `load`, or skip such rows with on_error="drop"'
         places = offsets.to_numpy()
         return checked_slice(
             self.event, rows, self.on_error, lambda row: f"{name} offset {places[row]}", action, places
@@ -109,6 +109,6 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
 def no_spark(what: str) -> WrongUse:
     return WrongUse(
         "SW-SOURCE-NO-SPARK",
-        f"{what} reads a DataFrame of Spark's, and there is no Spark in this mode",
-        "run it with --mode microbatch; a test gives its events instead: run(job, inputs={ID: [...]})",
+        f"{what} reads a DataFrame of Spark, and this mode runs without Spark",
+        "run it with --mode microbatch; in a test, pass its events: run(job, inputs={ID: [...]})",
     )

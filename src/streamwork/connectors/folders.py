@@ -1,4 +1,4 @@
-"""Folders and files as ParquetSink needs them: few operations, each whole, for tests to break between any two."""
+"""The file operations of ParquetSink. Each is atomic; tests crash between any two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of renameat2, which only Linux has
 
 
 class Folders:
-    """A file that was written is durable; a name is durable after `sync` of its folder."""
+    """A written file is durable when the call returns; a name is durable after `sync` of its folder."""
 
     def names(self, folder: Path) -> list[str]:
         try:
@@ -27,7 +27,7 @@ class Folders:
             return []
 
     def make(self, folder: Path) -> None:
-        """Raises FileExistsError, or FileNotFoundError if its parent is gone: a parent is never made along."""
+        """Create a folder. Raises FileExistsError, or FileNotFoundError without its parent: parents are never created."""
         folder.mkdir()
 
     def write(self, path: Path, data: bytes) -> None:
@@ -46,12 +46,12 @@ class Folders:
 
     @contextmanager
     def temporary(self, folder: Path) -> Iterator[Path]:
-        """An empty file with a name that readers do not see: to be written, and renamed. Gone when the block ends."""
+        """An empty file with a name that readers ignore, to be written and renamed. The end of the block removes it."""
         with temporary(folder) as (path, _):
             yield path
 
     def remove_abandoned(self, folder: Path) -> None:
-        """Remove the temporary files of processes that died."""
+        """Remove the temporary files of dead processes."""
         remove_abandoned(folder, below=False)
 
     def sync(self, folder: Path) -> None:
@@ -62,29 +62,29 @@ class Folders:
             os.close(descriptor)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Raises FileNotFoundError if `path` is gone. A file replaces a file; a folder does not replace one that has anything."""
+        """Raises FileNotFoundError if `path` does not exist. A file replaces a file; a folder replaces only an empty one."""
         path.rename(target)
 
     def exchange(self, path: Path, target: Path) -> None:
-        """Two folders take each other's name, in one step. Raises FileNotFoundError if one is gone, and another OSError where
-        the system or the file system cannot do it.
+        """Exchange the names of two folders atomically. Raises FileNotFoundError if one does not exist, and another OSError if
+        the system or the file system does not support it.
         """
         call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if call is None:
-            raise OSError("there is no renameat2 here")
+            raise OSError("this system has no renameat2")
         if call(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path), None, str(target))
 
     def link(self, path: Path, target: Path) -> None:
-        """Give a file a second name. Raises OSError where the file system cannot do it."""
+        """Give a file a second name (hard link). Raises OSError if the file system does not support it."""
         os.link(path, target)
 
     def create(self, path: Path, target: Path) -> None:
-        """As `rename`, for a file; raises FileExistsError where something is."""
+        """Like `rename`, for a file. Raises FileExistsError if `target` exists."""
         os.link(path, target)
         path.unlink()
 
     def remove(self, folder: Path) -> None:
-        """A folder and all in it; fine if it is gone."""
+        """Remove a folder and its content. Does nothing if it does not exist."""
         shutil.rmtree(folder, ignore_errors=True)

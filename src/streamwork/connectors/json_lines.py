@@ -1,4 +1,4 @@
-"""A file of JSON lines as a source: one event a line, followed as it grows."""
+"""A file of JSON lines as a source: one event per line, read as it grows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MISSING = re.compile(r"missing required field `(\w+)`")
 class JsonLines(LineFile[E], Generic[E]):
     """The lines of a file. The offset is that of a line's first byte.
 
-    A line counts when it ends in a newline; the last one also without, once it is whole JSON, or if `bounded=True` says that
-    the file is complete. Empty lines are passed over.
-    `on_error` says what becomes of a line that does not fit the event: "fail" stops the job and names file, line and field,
-    "drop" leaves it out and counts it, "dead-letter" also keeps it; the default follows the semantics.
+    A line is read once it ends in a newline. The last line is also read without one if it is complete JSON, or with
+    `bounded=True`, which declares the file complete. Empty lines are skipped.
+    `on_error` applies to a line that does not fit the event: "fail" stops the job and names file, line and field,
+    "drop" skips and counts it, "dead-letter" also keeps it. The default follows the semantics.
     Fields that the event does not have are ignored.
     """
 
@@ -52,16 +52,16 @@ class JsonLines(LineFile[E], Generic[E]):
         return len(data) if data and (self.bounded or _is_json(data)) else 0
 
     def decode(self, data: bytes, at: int) -> Slice:
-        decoder = msgspec.json.Decoder(self.event)  # made anew for each block: a decoder cannot be sent to workers
+        decoder = msgspec.json.Decoder(self.event)  # created for each block: a decoder cannot be pickled
         if at == 0 and data.startswith(codecs.BOM_UTF8):
             at = len(codecs.BOM_UTF8)
             data = data[at:]
-        try:  # all at once is much faster; which line was bad is found out only if one was
+        try:  # decode all lines at once, which is much faster; decode one by one only to find a bad line
             events = decoder.decode_lines(data)
             check_entered(self.event, events)
         except BAD:
             return self._decode_one_by_one(decoder, data, at)
-        # The decoder takes any white space between events, and newlines inside them; here an event is a line.
+        # The decoder accepts any white space between events, and newlines inside them; here an event is one line.
         if not _are_lines(data, len(events)):
             return self._decode_one_by_one(decoder, data, at)
         return Slice(events, lambda: line_starts(data, at, len(events)))
@@ -85,7 +85,7 @@ class JsonLines(LineFile[E], Generic[E]):
 
 
 def _are_lines(data: bytes, events: int) -> bool:
-    """True if each event surely is one line: all line ends stand between two objects, and there are as many as events."""
+    """True if each event is certainly one line: every newline is between two objects, and there are as many as events."""
     ends = data.count(b"}\n{") + data.count(b"}\r\n{")
     return ends == events - 1 == data.rstrip().count(b"\n")
 
@@ -99,7 +99,7 @@ def _is_json(data: bytes | bytearray) -> bool:
 
 
 def _field(error: Exception) -> str:
-    """'amount', where the decoder's words tell which."""
+    """The name of the field, as 'amount', if the decoder's message contains it."""
     if isinstance(error, Misfit):
         return error.path
     found = _FIELD.search(str(error)) or _MISSING.search(str(error))

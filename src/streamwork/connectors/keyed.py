@@ -1,4 +1,4 @@
-"""What sinks that keep the newest row of each key have in common: which fields may be a key, and which rows remove one."""
+"""Shared parts of sinks that keep the newest row of each key: the check of key fields, and the condition of deletes."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ _EXAMPLE = 'write key="card", delete=field("closed")'
 
 
 def check_key(event: type[Event], key: Sequence[str]) -> None:
-    """Refuse fields that the event does not have, or that cannot tell one row from another."""
+    """Refuse key fields that the event does not have, or that may be None."""
     Key.of(event, key)
     for name in key:
         if fields_of(event)[name].nullable:
             raise WrongUse(
                 "SW-KEY-TYPE",
-                f"{event.__name__}.{name} may be None, and a sink cannot tell one None from another",
-                "key by fields that are always there",
+                f"{event.__name__}.{name} may be None, and None cannot be a key of a sink",
+                "use key fields that cannot be None",
             )
 
 
 class Deletes:
-    """The condition by which a row removes its key. Where it is null, because a field is, the row is no delete.
+    """The condition by which a row removes its key. If it is null, because a field is null, the row is not a delete.
 
-    It is asked of whole columns. Of several rows of one key only the last counts, so it is asked of that one.
+    It is evaluated on columns. Of several rows of one key only the last counts.
     """
 
     def __init__(self, condition: Expression | None, key: Sequence[str]) -> None:
         if condition is not None and not isinstance(condition, Expression):
-            raise WrongUse("SW-SINK-DELETE", f"delete={condition!r} is no condition on fields", _EXAMPLE)
+            raise WrongUse("SW-SINK-DELETE", f"delete={condition!r} is not a condition on fields", _EXAMPLE)
         if condition is not None and not key:
-            raise WrongUse(
-                "SW-SINK-DELETE", f"delete={condition!r}, but the sink has no key: which rows would go?", _EXAMPLE
-            )
+            raise WrongUse("SW-SINK-DELETE", f"delete={condition!r}, but the sink has no key", _EXAMPLE)
         self.condition = condition
         self._ask: Callable[[pa.RecordBatch], pa.BooleanArray] | None = None
 
@@ -51,11 +49,11 @@ class Deletes:
         return {**self.__dict__, "_ask": None}  # compiled where it is used
 
     def check(self, event: type[Event]) -> None:
-        """Refuse a condition that cannot be asked of this event; from now on, ask it of this one."""
+        """Compile the condition for this event. Refuses a condition that does not fit the event."""
         if self.condition is not None:
             self._ask = self.condition.to_arrow(event)
 
     def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """True for rows that remove their key, else false; never null."""
-        assert self._ask is not None, "asked before `check`"
+        """True for rows that remove their key, else False; never null."""
+        assert self._ask is not None, "`check` must be called first"
         return pc.fill_null(self._ask(rows), False)

@@ -1,4 +1,4 @@
-"""What sources of one text file have in common: offsets in bytes, a file that grows, errors that name the line."""
+"""The base of sources that read one text file: offsets in bytes, a file that grows, errors that name the line."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ ALL = 2**63  # more records than a file has
 
 
 class _Unfinished(NamedTuple):
-    """A record without an end: where it begins, how far it was looked at, and whether there is a newline in it."""
+    """A record without an end: its start, the bytes scanned so far, and whether they contain a newline."""
 
     at: int
     scanned: int
     ends: bool
-    settled: bool = False  # the whole of it was looked at when nothing was added any more
+    settled: bool = False  # it was scanned completely after the file had stopped growing
 
 
 class LineFile(Located, OffsetSource[E], Generic[E]):
-    """The records of a text file, which may be added to. The offset is that of a record's first byte.
+    """The records of a text file that may grow. The offset is that of a record's first byte.
 
-    A format says where records end (`records`, `last`), what they mean (`decode`) and how much is read at a time.
-    Whoever plans and whoever reads ask the same `records`, so a slice always ends between two of them.
+    A subclass defines where records end (`records`, `last`), how they are decoded (`decode`) and the size of a read.
+    Planner and reader use the same `records`, so a slice always ends between two records.
     """
 
     unit = "bytes"
@@ -56,38 +56,38 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         self.bounded = bounded
         self.path = Path(path)
         self.on_error = check_on_error(on_error)
-        self._inode: tuple[int, int] | None = None  # of the file that was recognised
-        self._unfinished: _Unfinished | None = None  # the last record, if the file ends in the middle of it
+        self._inode: tuple[int, int] | None = None  # of the recognised file
+        self._unfinished: _Unfinished | None = None  # the last record, if it is incomplete
 
     @abstractmethod
     def records(self, data: bytes | bytearray, limit: int) -> tuple[int, int]:
-        """How many whole records `data` begins with, at most `limit`, and how many bytes they are."""
+        """The number of complete records at the beginning of `data`, at most `limit`, and their bytes."""
 
     @abstractmethod
     def last(self, data: bytes | bytearray, limit: int) -> int:
-        """How many bytes of what follows the last whole record count all the same, because the file ends there."""
+        """The number of bytes after the last complete record that are a record because the file ends there."""
 
     @abstractmethod
     def decode(self, data: bytes, at: int) -> Slice:
-        """The events of whole records that begin at offset `at`."""
+        """The events of complete records that begin at offset `at`."""
 
     def block_size(self) -> int:
         return BLOCK
 
     def begin(self) -> int | None:
-        """Where the first record begins, behind a header for instance; None as long as that is not known."""
+        """The offset of the first record, after a header for instance; None if it is not known yet."""
         return 0
 
     def partitions(self) -> list[str]:
         return ["0"]
 
     def mark(self, partition: str, end: int) -> str | None:
-        """The first bytes of the file, which never change: as many as are read, up to `HEAD`."""
+        """A hash of the first bytes of the file, which never change: of those that were read, up to `HEAD`."""
         return self._mark(min(end, HEAD))
 
     def extended(self, partition: str, mark: str, end: int) -> str:
-        """The first mark may be of one line, which other files begin with as well. One read shows both: that the bytes of `mark`
-        are there, and those that follow.
+        """A mark over more bytes. The first mark may cover one line, with which other files begin as well. One read verifies
+        the bytes of `mark` and adds those that follow.
         """
         size, more = int(mark.partition(":")[0]), min(end, HEAD)
         if not worth_extending(size, more, HEAD):
@@ -97,7 +97,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         return _mark_of(first) if _mark_of(first[:size]) == mark else mark
 
     def recognises(self, partition: str, mark: str) -> bool:
-        """By its first bytes. While one driver lives also by its inode: a file that is put in the place of another has its own."""
+        """Compare the first bytes of the file. Within one driver also its inode, which changes when the file is replaced."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -115,7 +115,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
             return _mark_of(file.read(size))
 
     def _first_line(self) -> str | None:
-        """What an older version recognised a file by."""
+        """The first line, by which an older version recognised a file."""
         begin = self.begin()
         if begin is None:
             return None
@@ -141,7 +141,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
             while block := file.read(self.block_size()):
                 rest += block
                 ends = ends or b"\n" in block
-                if not ends:  # what was looked at before is not looked at again
+                if not ends:  # do not scan the same bytes again
                     continue
                 count, length = self.records(rest, left)
                 at, left = at + length, left - count
@@ -153,11 +153,11 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         settled = self._unfinished is not None and self._unfinished[:2] == (at, at + len(rest))
         self._unfinished = _Unfinished(at, at + len(rest), ends, settled) if rest and not more else None
         at += more
-        return at if at > begin else start  # a header alone is nothing new
+        return at if at > begin else start  # a header alone has no events
 
     def _is_unfinished(self, at: int) -> bool:
-        """True if the record that begins at `at` still has no end. It may be very long and grow slowly: only what is new of it is
-        looked at, and the whole again only when nothing was added since the last look, which is when it may be all there.
+        """True if the record that begins at `at` is incomplete. It may be very long and grow slowly: only its new bytes are
+        scanned. It is scanned completely only when the file has not grown since the last scan, because then it may be complete.
         """
         known = self._unfinished
         if known is None or known.at != at or known.ends or known.scanned - at <= self.block_size():
@@ -201,7 +201,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
                     ends = b"\n" in rest
 
     def bad_line(self, line: bytes, at: int, field: str, reason: str) -> JobFailed:
-        """The error for a record at offset `at`; `field` is empty where none is to blame."""
+        """The error for a record at offset `at`. `field` is empty if no single field is at fault."""
         shown, why = self.told(line, at, field, reason)
         return JobFailed(
             "SW-SOURCE-BAD-EVENT",
@@ -212,7 +212,7 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         )
 
     def told(self, line: bytes, at: int, field: str, reason: str) -> tuple[str, str]:
-        """The record as text, and what is wrong with it. Where it stands is counted only for those that stop the job."""
+        """The record as text, and the fault. The line number is computed only for records that stop the job."""
         named = f", field {field!r}" if field else ""
         place = f"line {self.line_number(at)}" if self.on_error in (None, "fail") else f"byte {at}"
         return line.decode(errors="replace").strip(), f"{self.path} {place}{named}: {reason}"
@@ -235,14 +235,17 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
     def _shrunk(self, size: int, offset: int) -> Refused:
         return Refused(
             "SW-SOURCE-SHRUNK",
-            f"{self.path} has {plural(size, 'byte')}, but the job has already read {offset}",
-            "bring the file back: a source may only be added to. To read a new file from its start, use another --root",
+            f"{self.path} has {plural(size, 'byte')}, but the job has already read {offset:,}",
+            "restore the file: a source file may only grow. To read a new file from its start, use another --root",
         )
 
 
 def missing(path: Path) -> JobFailed:
     return JobFailed(
-        "SW-SOURCE-MISSING", f"{path} is not there", "create the file, or correct the path in the job", about_setup=True
+        "SW-SOURCE-MISSING",
+        f"{path} does not exist",
+        "create the file, or correct the path in the job",
+        about_setup=True,
     )
 
 
@@ -251,13 +254,13 @@ def _mark_of(first: bytes) -> str:
 
 
 def line_starts(data: bytes, at: int, count: int) -> np.ndarray[Any, Any]:
-    """The offsets at which the first `count` lines of `data` begin, which stands at the offset `at`."""
+    """The offsets of the first `count` lines of `data`, which begins at offset `at`."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
     return at + np.concatenate(([0], ends + 1))[:count]
 
 
 def lines(data: bytes | bytearray, limit: int) -> tuple[int, int]:
-    """`records` where each line is one."""
+    """`records` of a format in which each line is a record."""
     found = data.count(b"\n")
     if found <= limit:
         return found, data.rfind(b"\n") + 1

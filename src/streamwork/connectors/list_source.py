@@ -13,11 +13,11 @@ from streamwork.errors import WrongUse
 
 E = TypeVar("E", bound=Event)
 PIECE = 10_000
-KNOWN_BY = 1_000  # events that a list is recognised by
+KNOWN_BY = 1_000  # number of events by which a list is recognised
 
 
 class ListSource(OffsetSource[E], Generic[E]):
-    """Gives the events of a list, once, and ends. The offset is the place in the list."""
+    """Reads the events of a list once, and ends. The offset is the index in the list."""
 
     bounded = True
     unit = "events"
@@ -26,19 +26,21 @@ class ListSource(OffsetSource[E], Generic[E]):
         self, events: Sequence[E], event: type[E] | None = None, max_events: int = 200_000, start: Start = "stored"
     ) -> None:
         if event is None and not events:
-            raise WrongUse("SW-TYPE-MISSING", "an empty list does not say what its events are", "add event=YourEvent")
+            raise WrongUse(
+                "SW-TYPE-MISSING", "the type of the events of an empty list is unknown", "add event=YourEvent"
+            )
         self.event = event if event is not None else type(events[0])
         self.max_events = max_events
         self.start = start
         self._events = list(events)
         self._marks: dict[int, str] = {}
-        to_batches(self.event, self._events, "ListSource")  # checks every value as it enters
+        to_batches(self.event, self._events, "ListSource")  # checks every value
 
     def partitions(self) -> list[str]:
         return ["0"]
 
     def mark(self, partition: str, end: int) -> str | None:
-        """The first events: a list may be longer at the next start."""
+        """A hash of the first events: the list may be longer at the next start."""
         count = min(end, KNOWN_BY)
         if count not in self._marks:
             found = hashlib.sha256(repr(self._events[:count]).encode(errors="backslashreplace")).hexdigest()
@@ -52,7 +54,7 @@ class ListSource(OffsetSource[E], Generic[E]):
         return self.mark(partition, more) or mark
 
     def recognises(self, partition: str, mark: str) -> bool:
-        """Of a list that is shorter than what was read before, nothing will be read."""
+        """Compare the first events. A list that is shorter than the position is accepted: no event of it will be read."""
         count = int(mark.partition(":")[0])
         return count > len(self._events) or self.mark(partition, count) == mark
 

@@ -39,15 +39,15 @@ from streamwork.world import RealDisk
 
 E = TypeVar("E", bound=Event)
 LOCK_SECONDS = 30.0
-BAD_ROWS = 'set such rows aside with on_error="dead-letter" or "drop", or copy the log without them'
+BAD_ROWS = 'skip such rows with on_error="dead-letter" or "drop", or copy the log without them'
 
 
 class LogSource(Located, OffsetSource[E], Generic[E]):
-    """The events of a log, partition by partition. The offset is the log's own.
+    """The events of a log. Its partitions and offsets are those of the log.
 
-    `isolation="read-committed"` (the default) gives what transactions have committed; "read-uncommitted" also what is under
-    way, which may be taken back. A job that reads the log is registered there, so retention keeps what the job still needs.
-    `bounded=True` says that the log is complete: the job ends at its end.
+    `isolation="read-committed"` (the default) reads committed events; "read-uncommitted" also those of open transactions, which
+    may be aborted. The job is registered as a consumer of the log, so that retention keeps the events that it needs.
+    `bounded=True` declares the log complete: the job ends at its end.
     """
 
     unit = "events"
@@ -77,7 +77,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         return self._open
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None}  # each process opens the log for itself
+        return {**self.__dict__, "_open": None}  # each process opens the log itself
 
     def partitions(self) -> list[str]:
         return [str(number) for number in self._reader.partitions()]
@@ -97,8 +97,8 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
                 if isinstance(events, Columns):
                     check_columns(self.event, events.batch)
                 yield Slice(events, offsets)
-            except Misfit:  # an older version did not ask for the range of what was appended
-                where = f"a row of partition {partition} of {self.path}, between offsets {start} and {end}"
+            except Misfit:  # an older version appended values without a range check
+                where = f"a row of partition {partition} of {self.path}, between offsets {start:,} and {end:,}"
                 yield checked_slice(self.event, batch, self.on_error, lambda row: where, BAD_ROWS, offsets)  # noqa: B023
 
     def mark(self, partition: str, end: int) -> str | None:
@@ -106,7 +106,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         return settings.id or settings.crc32  # logs of an older version have no id
 
     def recognises(self, partition: str, mark: str) -> bool:
-        """A log is asked anew each time: it may have been removed and made again, with the same settings."""
+        """Compare the id of the log. It is read each time: the log may have been removed and created again."""
         now = Settings.read(RealDisk(), self.path)
         return mark in (now.id, now.crc32)
 
@@ -126,7 +126,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
 
 
 class _Places:
-    """The offsets of rows that are read from chunks and gathered into larger batches. Broken transactions leave holes."""
+    """The offsets of rows that are read from chunks and merged into larger batches. Aborted transactions leave holes."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks
@@ -138,7 +138,7 @@ class _Places:
             yield chunk.batch
 
     def take(self, rows: int) -> Offsets:
-        """Those of the next rows."""
+        """The offsets of the next rows."""
         found: list[range] = []
         while rows:
             next_rows = self._read.popleft()
@@ -152,12 +152,12 @@ class _Places:
 
 
 class LogSink(Located, Sink[E], Generic[E]):
-    """Appends to a log, which it creates: one transaction per checkpoint, over all partitions, with the ledger row in it.
+    """Appends to a log, which it creates: one transaction per checkpoint, over all partitions, which includes the ledger row.
 
-    Readers that are read-committed see a checkpoint's events all at once, when it is committed.
+    Read-committed readers see the events of a checkpoint atomically, when it is committed.
 
-    A log has one writer per partition, so writers at once (`write`) wait for each other: each lets its locks go again, which
-    also makes what it wrote durable.
+    A log has one writer per partition, so instances that write immediately (`write`) wait for each other: each releases its
+    locks after every write, which also makes the events durable.
     """
 
     kind = SinkKind.TRANSACTIONAL
@@ -189,9 +189,7 @@ class LogSink(Located, Sink[E], Generic[E]):
             self._log.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in self.__dict__.items() if name != "_log"
-        }  # each process opens it for itself
+        return {name: value for name, value in self.__dict__.items() if name != "_log"}  # each process opens it itself
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
         self._log.register(uid, sink_id, fence)

@@ -1,4 +1,4 @@
-"""Parquet files as a source: one file, or all that a folder or a pattern has, also those that come later."""
+"""Parquet files as a source: one file, or all files of a folder or a pattern, including files that are added later."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from streamwork.wording import plural
 
 E = TypeVar("E", bound=Event)
 PIECE = 8_192
-TAIL = 16 * 1024  # bytes that a file is recognised by
+TAIL = 16 * 1024  # number of bytes by which a file is recognised
 _MAGIC = frozenset("*?[")
 
 
 class _Size(NamedTuple):
-    """A file's number of rows, and what the file looked like when they were counted."""
+    """A file's number of rows, and its modification time and size when they were counted."""
 
     bytes: int
     modified: int
@@ -38,15 +38,15 @@ class _Size(NamedTuple):
 class Parquet(Located, OffsetSource[E], Generic[E]):
     """The rows of Parquet files. Each file is a partition, the offset is the row's number in it.
 
-    `path` is a file, a folder (every ``.parquet`` below it) or a pattern (``data/2026-*/*.parquet``). Files may be added
-    at any time, whole: write them under a name that begins with ``.`` or ``_``, which is passed over, and rename. Files
-    that are there must stay as they are; one that was read from and then is gone or shorter is refused. `bounded=True` says
-    that all files are there.
+    `path` is a file, a folder (every ``.parquet`` below it) or a pattern (``data/2026-*/*.parquet``). Complete files may be
+    added at any time: write them under a name that begins with ``.`` or ``_``, which is ignored, and rename. Existing
+    files must not change; a file that was read and is then missing or shorter is refused. `bounded=True` declares
+    that all files exist.
 
-    Columns belong to fields by name; further columns are not read. A column's type must be the field's or turn into it
-    without loss (int32 into int, milliseconds into datetime). `on_error` says what becomes of a row with a value that
-    does not fit, a null in a field that cannot be null for instance: "fail" names file, row and field, "drop" leaves
-    the row out and counts it, "dead-letter" also keeps it; the default follows the semantics.
+    Columns are matched to fields by name; further columns are not read. A column must have the field's type or convert to it
+    without loss (int32 to int, milliseconds to datetime). `on_error` applies to a row with a value that
+    does not fit, such as a null in a required field: "fail" names file, row and field, "drop" skips
+    and counts the row, "dead-letter" also keeps it. The default follows the semantics.
     """
 
     unit = "events"
@@ -67,9 +67,9 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
         self.bounded = bounded
         self.path = Path(path)
         self.on_error = check_on_error(on_error)
-        self._files: dict[str, Path] = {}  # every partition ever seen: one that vanishes is asked about, not forgotten
-        self._looks: dict[str, tuple[int, ...]] = {}  # how files looked when they were recognised
-        self._sizes: dict[str, _Size] = {}  # so that an idle job does not open every file again and again
+        self._files: dict[str, Path] = {}  # every partition ever found, so that a missing file is an error
+        self._looks: dict[str, tuple[int, ...]] = {}  # stat of files when they were recognised
+        self._sizes: dict[str, _Size] = {}  # so that an idle job does not open every file repeatedly
 
     def partitions(self) -> list[str]:
         for base, file in self._found():
@@ -77,11 +77,11 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
         return sorted(self._files, key=self._files.__getitem__)
 
     def mark(self, partition: str, end: int) -> str | None:
-        """A file's size and its last bytes, where Parquet describes all that is in it."""
+        """A hash of a file's size and its last bytes, which are the Parquet footer."""
         return _mark(self._file(partition))
 
     def recognises(self, partition: str, mark: str) -> bool:
-        """A file is looked into again when it does not look as it did."""
+        """Compare size and footer. The file is read again only if its stat has changed."""
         if partition not in self._files:
             self.partitions()
         file = self._files.get(partition)
@@ -96,18 +96,18 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
         return True
 
     def fixed_partitions(self) -> int | None:
-        return 1 if self.path.is_file() else None  # to a folder files are added
+        return 1 if self.path.is_file() else None  # files may be added to a folder
 
     def end(self, partition: str, start: int, max_events: int) -> int:
         file = self._file(partition)
         if not file.is_file() and not start:
-            return start  # it came and went before anything was read
+            return start  # it was removed before any row was read
         rows = self._rows(partition, start)
         if rows < start:
             raise Refused(
                 "SW-SOURCE-SHRUNK",
-                f"{file} has {plural(rows, 'row')}, but the job has already read {start}",
-                "bring the file back as it was: files may only be added. To read anew from the start, use another --root",
+                f"{file} has {plural(rows, 'row')}, but the job has already read {start:,}",
+                "restore the file: existing files must not change. To read from the start again, use another --root",
             )
         return min(rows, start + max_events)
 
@@ -141,17 +141,17 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
                 except (pa.ArrowNotImplementedError, pa.ArrowCapacityError):
                     if rows == 1:
                         raise
-                    # So many rows of a nested column exceed Arrow's limits. Fewer may not; what was given is passed over.
+                    # The rows of a nested column exceed Arrow's limits. Read smaller batches, and skip the rows already read.
                     rows, at = max(1, rows // 8), first
         except (OSError, pa.ArrowException) as error:
             raise _damaged(file, error) from None
 
     def _events(self, batch: pa.RecordBatch, file: Path, at: int) -> Slice:
-        action = 'write the file anew, corrected, or leave such rows out with on_error="drop"'
+        action = 'write a corrected file, or skip such rows with on_error="drop"'
         return checked_slice(self.event, batch, self.on_error, lambda row: f"{file} row {at + row}", action, at)
 
     def _found(self) -> Iterator[tuple[Path, Path]]:
-        """The files there are now, each with the folder that its name counts from."""
+        """The existing files, each with the folder that its partition name is relative to."""
         if self.path.is_file():
             yield self.path.parent, self.path
             return
@@ -199,7 +199,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
             raise JobFailed(
                 "SW-SOURCE-SCHEMA",
                 f"{file}: {misfit}",
-                f"write the file anew with columns that fit {self.event.__name__}, or declare the field as the column is",
+                f"write the file with columns that fit {self.event.__name__}, or declare the field with the column's type",
                 retryable=False,
             )
         return parquet
@@ -207,8 +207,8 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
     def _gone(self, file: Path, read: int, what: str) -> Refused:
         return Refused(
             "SW-SOURCE-GONE",
-            f"{file} {what}, but the job has read or planned to read from it (up to row {read})",
-            "bring the file back: files may be added, but must stay. To go on without it, use another --root",
+            f"{file} {what}, but the job has read or planned to read from it (up to row {read:,})",
+            "restore the file: files may be added, but not removed. To continue without it, use another --root",
         )
 
 
@@ -220,7 +220,7 @@ def _mark(file: Path) -> str:
 
 
 def partition_name(file: Path) -> str:
-    """A name for a file, by its path below the source's folder: readable, and never that of another file."""
+    """The partition name of a file: readable, unique, and derived from its path below the source's folder."""
     path = file.as_posix()
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", path.removesuffix(".parquet"))[-47:]
     return f"{readable}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
@@ -239,5 +239,5 @@ def _damaged(file: Path, error: Exception) -> JobFailed:
     return JobFailed(
         "SW-SOURCE-DAMAGED",
         f"{file} cannot be read as Parquet: {error}",
-        "bring the whole file back; if it is still being written, write it under a name that begins with _ and rename it",
+        "restore the complete file; if it is still being written, write it under a name that begins with _ and rename it",
     )

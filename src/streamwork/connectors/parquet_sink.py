@@ -1,28 +1,28 @@
-"""Parquet files as a sink: a checkpoint appears whole or not at all, and small files are merged.
+"""Parquet files as a sink: a checkpoint becomes visible atomically, and small files are merged.
 
-    FOLDER/_owner.json                   uid and sink id of the job that fills it
-    FOLDER/_staging/FENCE-TOKEN/         where the registered driver writes; there is one
+    FOLDER/_owner.json                   uid and sink id of the job that writes it
+    FOLDER/_staging/FENCE-TOKEN/         the staging folder of the registered driver; there is one
     FOLDER/epoch=42/part-N.parquet       rows of checkpoint 42 and of those after it, up to the next folder
-    FOLDER/epoch=42/_ledger.json         how far they go: the ledger row, as of the last of these checkpoints
-    FOLDER/epoch=0/part-TOKEN.parquet    rows that were written at once
+    FOLDER/epoch=42/_ledger.json         the ledger row, as of the last of these checkpoints
+    FOLDER/epoch=0/part-TOKEN.parquet    rows that were written immediately (`write`)
 
-The newest folder grows until it has `folder_bytes`; then the next checkpoint begins another one. To grow, a folder is replaced by
-one that has hard links to the files that are there, the new rows and the new ledger row, in one step (the two folders exchange
+The newest folder grows until it has `folder_bytes`; then the next checkpoint begins another one. To grow, a folder is replaced
+by one with hard links to its files, the new rows and the new ledger row, atomically (the two folders exchange
 their names). When there are `MERGE_FILES` files, the small ones are merged with the new rows into one file, in the same step. So a
-commit is one rename, or one exchange, and compaction is a part of it:
+commit is one rename, or one exchange, and includes compaction:
 
-    the driver dies               readers see                   what is left in staging       the next start
-    before the exchange           the folder as it was          the new folder, or a part     removes it; offers the rows again
+    the driver dies               readers see                   left in staging               the next start
+    before the exchange           the old folder                the new folder, or a part     removes it; commits the rows again
     after it                      the new folder                the old folder                removes it; the ledger has the rows
 
 Where folders cannot be exchanged (probed when a driver registers), each checkpoint gets a folder of its own, and nothing is merged.
 
-A number is that of the checkpoint, or the next one that is free: a job whose folder was restored from a backup gives
-numbers again that the target knows. Whether rows are written is decided by the position alone; numbers only keep the newest last.
+A folder's number is that of the checkpoint, or the next free one: a job whose root was restored from a backup reuses
+numbers that the target already has. The position alone decides whether rows are written; numbers only order the folders.
 
-The fence needs no lock. Everything a driver brings in, it renames out of its own staging folder; and whoever registers with a
-higher fence has first renamed that folder. So a rename of the older driver comes before the newer one's first look at the
-ledger, or fails because there is nothing to rename. A driver never makes its staging folder anew.
+The fence needs no lock. A driver renames everything it adds out of its own staging folder, and a driver that registers with a
+higher fence first renames that folder. So a rename of the older driver either precedes the newer driver's first read of the
+ledger, or fails because its source is missing. A driver never creates its staging folder again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ E = TypeVar("E", bound=Event)
 LEDGER = "_ledger.json"
 ROWS_PER_GROUP = 131_072
 MERGE_FILES = 16  # in one folder
-SMALL = 1 << 20  # bytes: a file that is always merged
+SMALL = 1 << 20  # bytes: smaller files are always merged
 _STAGED = re.compile(r"([0-9]{12})-[0-9a-f]+")
 _DEAD = re.compile(r"dead-[0-9]{12}-[0-9a-f]+")
 _PART = re.compile(r"part-([0-9]+)\.parquet")
@@ -73,7 +73,7 @@ class _Ledger(msgspec.Struct, frozen=True):
     position: Position
     fence: int
     manifest_sha256: str
-    last: int = 0  # the highest number in the folder; 0: that of the folder
+    last: int = 0  # the highest checkpoint number in the folder; 0: that of the folder
 
 
 class ParquetSink(Located, Sink[E], Generic[E]):
@@ -82,10 +82,10 @@ class ParquetSink(Located, Sink[E], Generic[E]):
     The folder must be on a file system that renames folders atomically: a disk, not an object store.
 
     A commit:
-        1  judges by the ledger row of the newest checkpoint;
+        1  applies the commit rule to the ledger row of the newest folder;
         2  writes rows and ledger row to ``epoch=N`` in the staging folder, with links to the files of the newest folder if that
-           is to grow, and syncs both and the folder;
-        3  renames it into place, or lets it take the newest folder's place, and syncs the target.
+           one grows, and syncs both and the folder;
+        3  renames it into place, or exchanges it with the newest folder, and syncs the target.
 
     `folder_bytes` is the size at which a folder is full; 0 gives each checkpoint a folder of its own.
     """
@@ -101,22 +101,22 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         self._mine: Path | None = None  # the staging folder of this driver
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_mine": None}  # only who has registered commits
+        return {**self.__dict__, "_mine": None}  # only the registered driver commits
 
     def check(self, event: type[E]) -> None:
         arrow_schema(event)
         if "epoch" in event.__struct_fields__:
             raise WrongUse(
                 "SW-SINK-FIELD",
-                f"{event.__name__} has a field named epoch, which readers take from the names of the folders",
-                "name the field otherwise",
+                f"{event.__name__} has a field named epoch, a name that readers use for the numbers of the folders",
+                "rename the field",
             )
 
     def open(self, event: type[E]) -> None:
         self.check(event)
         if not self.path.parent.is_dir():
             raise WrongUse(
-                "SW-SINK-PATH", f"the folder of {self.path} is not there", "create it, or correct the path in the job"
+                "SW-SINK-PATH", f"the folder of {self.path} does not exist", "create it, or correct the path in the job"
             )
         self._schema = arrow_schema(event)
         with self._failing():
@@ -148,7 +148,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
                 raise
             for name in self._folders.names(self._staging):
                 if (staged := _STAGED.fullmatch(name)) and int(staged[1]) <= fence and name != mine.name:
-                    with suppress(FileNotFoundError):  # somebody else did
+                    with suppress(FileNotFoundError):  # another driver has renamed it
                         self._bury(name)
             self._folders.sync(self._staging)
             for name in self._folders.names(self._staging):
@@ -175,7 +175,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             return
         assert row is not None
         if self._mine is None:
-            raise wrong_ledger(entry.sink, row, f"this sink has not registered, and offers checkpoint {entry.epoch}")
+            raise wrong_ledger(entry.sink, row, f"this sink commits checkpoint {entry.epoch}, but has not registered")
         position = entry.end if verdict is Verdict.APPLY else row.position
         assert position is not None
         with self._failing(), self._turning_away(entry.sink, entry.fence):
@@ -199,7 +199,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         grows = self._swaps and small and all(path.is_file() for path in others)
         name = f"epoch={newest if grows else number}"
         made, target = mine / name, self.path / name
-        self._folders.remove(made)  # of a try that failed, or a folder that was replaced
+        self._folders.remove(made)  # of a failed attempt, or a replaced folder
         with self._mine_only(mine):
             self._folders.make(made)  # 2
         keep = self._linked(files) if grows else 0
@@ -218,7 +218,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             else:
                 self._folders.rename(made, target)  # 3
         self._folders.sync(self.path)
-        with suppress(FileNotFoundError):  # a successor may have renamed it meanwhile
+        with suppress(FileNotFoundError):  # a newer driver may have renamed it
             self._folders.sync(mine)
         if grows:
             self._folders.remove(made)
@@ -230,14 +230,16 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         return [(folder / name, (folder / name).stat().st_size) for _, name in sorted(found)]
 
     def _others(self, number: int) -> list[Path]:
-        """What is not ours in a folder: it stays. (With a folder in it, which has no links, ours does not grow.)"""
+        """Files in a folder that this sink has not written. They are kept. (A folder with a subfolder, which cannot be linked, does
+        not grow.)
+        """
         folder = self.path / f"epoch={number}"
         names = self._folders.names(folder)
         return [folder / name for name in names if name != LEDGER and not _PART.fullmatch(name)]
 
     def _linked(self, files: Sequence[tuple[Path, int]]) -> int:
-        """How many files, the first ones, stay as they are; the others are merged with the new rows. One of an event that has
-        changed since stays.
+        """The number of files at the beginning that are linked; the others are merged with the new rows. Files with an older
+        schema of the event are linked.
         """
         least, keep = mergeable([size for _, size in files]), len(files)
         while keep > least and self._schema.equals(pq.read_schema(files[keep - 1][0])):
@@ -245,7 +247,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         return keep
 
     def _can_swap(self, mine: Path) -> bool:
-        """Whether this file system can do what it takes for a folder to grow."""
+        """True if this file system can exchange folders and link files."""
         if not self._folder_bytes:
             return False
         one, other = mine / "probe-1", mine / "probe-2"
@@ -264,7 +266,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             self._folders.remove(other)
 
     def _adopt(self, mine: Path, newest: int, ledger: _Ledger) -> None:
-        """The rows are there: the newest folder's ledger row names another manifest from now on."""
+        """Write another manifest into the ledger row of the newest folder, whose rows are already there."""
         made, folder = mine / f"adopt-{secrets.token_hex(4)}.json", self.path / f"epoch={newest}"
         with self._mine_only(mine):
             self._folders.write(made, msgspec.json.encode(ledger, order="sorted"))
@@ -273,7 +275,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
 
     @contextmanager
     def _mine_only(self, mine: Path) -> Iterator[None]:
-        """What is not found tells that a newer driver has registered, if it is the staging folder."""
+        """Raise _StagingGone if a file is not found because a newer driver has renamed the staging folder."""
         try:
             yield
         except FileNotFoundError:
@@ -320,9 +322,9 @@ class ParquetSink(Located, Sink[E], Generic[E]):
                 raise Refused(
                     "SW-SINK-OWNED",
                     f"folder {self.path} belongs to sink {found.sink!r} of "
-                    + ("this very job" if found.uid == uid else f"a job with another folder (uid {found.uid})"),
-                    "run with the --root that it was filled from, and the sink's old id; or write to another folder; or, to "
-                    "begin anew, remove this one",
+                    + ("this job" if found.uid == uid else f"a job with another root (uid {found.uid})"),
+                    "run with the --root that the folder was written from, and the sink's old id; or write to another folder; or "
+                    "remove this one to start from scratch",
                 ) from None
 
     # ---- files -------------------------------------------------------------------------------------------------------
@@ -339,7 +341,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             raise Refused(
                 "SW-SINK-LEDGER",
                 f"{path} cannot be read: {error}",
-                "bring it back; or, if the folder is not this sink's, move it away",
+                "restore it from a backup; or, if the folder does not belong to this sink, move it away",
             ) from error
 
     def _have(self, folder: Path) -> None:
@@ -358,13 +360,13 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             raise JobFailed(
                 "SW-SINK-FAILED",
                 f"{self.path}: {error}",
-                "mend the disk (is it full? may it be written to?) and start again: nothing is lost",
+                "check free space and permissions of the disk, and start again: nothing is lost",
             ) from error
 
 
 def mergeable(sizes: Sequence[int]) -> int:
-    """How many of the files stay as they are. With `MERGE_FILES` of them, those at the end are merged: each that is small, or not
-    larger than all after it together. So a row is merged about as often as the folder's size has doubled.
+    """The number of files that are not merged. From `MERGE_FILES` files on, those at the end are merged: each that is small, or not
+    larger than all after it together. So a row is merged about once for each doubling of the folder's size.
     """
     if len(sizes) < MERGE_FILES:
         return len(sizes)

@@ -1,4 +1,4 @@
-"""Whether the columns of a file can become the fields of an event without losing anything."""
+"""Checks that the columns of a file convert to the fields of an event without loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamwork.components.schema import arrow_schema
 
 
 def misfit_of(file: pa.Schema, event: type[msgspec.Struct]) -> str:
-    """What keeps a file from being events: the first column that is missing or does not fit; empty if none."""
+    """The first column that is missing or does not fit; empty if all fit."""
     for wanted in arrow_schema(event):
         places = file.get_all_field_indices(wanted.name)
         if len(places) != 1:
@@ -23,9 +23,9 @@ def misfit_of(file: pa.Schema, event: type[msgspec.Struct]) -> str:
 
 
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if values of `found` turn into `wanted` by a cast that loses nothing, or that finds out if it would.
+    """True if a cast from `found` to `wanted` loses nothing, or raises where it would.
 
-    The latter are uint64 into int64, and nanoseconds into microseconds: most such columns hold nothing that is lost.
+    The latter are uint64 to int64, and nanoseconds to microseconds: most such columns lose nothing.
     """
     if found == wanted or at.is_null(found):
         return True
@@ -40,7 +40,7 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if at.is_binary(wanted):
         return bool(at.is_large_binary(found) or at.is_binary_view(found) or at.is_fixed_size_binary(found))
     if at.is_timestamp(wanted):
-        return bool(at.is_timestamp(found) and found.tz is not None)  # without a zone it is no point in time
+        return bool(at.is_timestamp(found) and found.tz is not None)  # a timestamp without a zone is ambiguous
     if at.is_decimal(wanted):
         whole = found.precision - found.scale if at.is_decimal(found) else 0
         return bool(at.is_decimal(found) and found.scale <= wanted.scale and whole <= wanted.precision - wanted.scale)

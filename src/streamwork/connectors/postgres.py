@@ -1,4 +1,4 @@
-"""PostgreSQL as a sink: rows and ledger change in one transaction."""
+"""PostgreSQL as a sink. Rows and ledger change in one transaction."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from psycopg import sql
 
 E = TypeVar("E", bound=Event)
-LONGEST_NAME = 63  # bytes; PostgreSQL cuts what is longer, silently
+LONGEST_NAME = 63  # bytes; PostgreSQL silently truncates longer names
 RECONNECT_SECONDS = 10.0
 _FORM = "postgresql://user@host:5432/database, or as key=value pairs"
 _STAGING = "streamwork_staging"
 _REMOVED = "streamwork_removed"
 _LAST = f"(SELECT DISTINCT ON ({{key}}) * FROM {_STAGING} ORDER BY {{key}}, __row DESC) n"
-# Errors whose cause is the row: 21 two keys that the table holds to be one, 22 a value out of range, 23 a constraint, 44 a
-# view's check, 45 a trigger's own, 54 longer than an index or a row may be, P0 raised by PL/pgSQL.
+# Error classes whose cause is the row: 21 two keys that are equal in the table, 22 a value out of range, 23 a constraint, 44 a
+# view's check option, 45 raised by a trigger, 54 longer than an index or a row may be, P0 raised by PL/pgSQL.
 _ROW_STATES = ("21", "22", "23", "44", "45", "54", "P0")
 _CSV = pyarrow.csv.WriteOptions(include_header=False)
-# A driver that hangs between two statements must not keep the ledger row from its successor for ever; nor one whose machine
-# is gone. (One that hangs while it sends rows does: then the successor gives up, and says so.)
+# A driver that hangs between two statements, or whose machine is lost, must not hold the lock on the ledger row for ever. (One
+# that hangs while it sends rows does hold it: the next driver then fails with a lock timeout.)
 _BEGIN = (
     f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; "
     f"SET LOCAL idle_in_transaction_session_timeout = '{LOCK_SECONDS - 10}s'; SET LOCAL tcp_keepalives_idle = 10; "
@@ -47,20 +47,20 @@ _BEGIN = (
 
 
 class PostgresSink(SqlSink[E], Generic[E]):
-    """Writes events to a table, which it creates if need be. With `key` a row replaces the one of the same key; without, rows
-    are added. With `delete`, a condition on fields, a row for which it is true removes the one of its key.
+    """Writes events to a table, which it creates if it does not exist. With `key` a row replaces the row of the same key; without,
+    rows are appended. `delete` is a condition on fields: an event for which it is true removes the row of its key.
 
-    `dsn` is a connection string or a URL (``postgresql://user@host/database``), with all that libpq understands; a password in
-    it is shown nowhere, and better comes from PGPASSWORD or a password file. The table is found by the search path.
+    `dsn` is a connection string or a URL (``postgresql://user@host/database``) as libpq understands it. A password in
+    it is never printed; prefer PGPASSWORD or a password file. The table is resolved by the search path.
 
     Types: text, bigint, double precision, boolean, bytea, timestamptz, date, numeric(p, s); lists, dicts and nested events are
-    jsonb. A table that is there may have columns of its own, and other types that PostgreSQL can turn ours into.
+    jsonb. An existing table may have further columns, and other types to which PostgreSQL converts these.
 
     A commit:
-        1  locks the ledger row and judges by it, so nobody else commits or registers until the end;
-        2  sends the rows with COPY; with a key into a temporary table first, of which the last row per key goes on, or
-           removes what is there;
-        3  advances the ledger row, removes previews, commits. If the answer is lost, the ledger row tells what it was.
+        1  locks the ledger row and applies the commit rule, so that no other driver commits or registers before it ends;
+        2  sends the rows with COPY; with a key into a temporary table first, from which the last row per key is merged into
+           the target, or removes the row there;
+        3  advances the ledger row, removes previews, commits. If the answer is lost, the ledger row shows the outcome.
     """
 
     row_lock = " FOR UPDATE"
@@ -88,7 +88,7 @@ class PostgresSink(SqlSink[E], Generic[E]):
         return f"PostgresSink({self.address!r}, {self.table!r}, key={self._key or None!r}{deletes})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None}  # each process connects for itself
+        return {**self.__dict__, "_connection": None}  # each process opens its own connection
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         try:
@@ -99,7 +99,7 @@ class PostgresSink(SqlSink[E], Generic[E]):
             self._find_out(entry, lost)
 
     def _find_out(self, entry: LedgerEntry, lost: _AnswerLost) -> None:
-        """Return if the commit came through. Waits for the lost transaction, should it still be under way: it has the row."""
+        """Return if the commit succeeded. Waits for the lost transaction if it is still in flight: it holds the lock on the row."""
         with self._transaction() as db:
             row = self._row(db, entry.uid, entry.sink)
         if row is not None and row.manifest_sha256 == entry.manifest_sha256:
@@ -110,7 +110,7 @@ class PostgresSink(SqlSink[E], Generic[E]):
 
     def close(self) -> None:
         if self._connection is not None:
-            with suppress(Exception):  # it may be broken
+            with suppress(Exception):  # the connection may be broken
                 self._connection.close()
             self._connection = None
 
@@ -131,7 +131,7 @@ class PostgresSink(SqlSink[E], Generic[E]):
                 change = ", ".join(f"{{o{number}}} = EXCLUDED.{{o{number}}}" for number in range(len(others)))
                 self._execute(
                     db,
-                    # in the order of keys, so that two writers do not wait for each other
+                    # in the order of keys, so that two writers do not deadlock
                     f"INSERT INTO {{table}} ({{columns}}) SELECT {{columns}} FROM {_LAST} "
                     + (f"WHERE NOT {DELETED} " if self._deletes else "")
                     + "ORDER BY {key} ON CONFLICT ({key}) DO "
@@ -142,7 +142,9 @@ class PostgresSink(SqlSink[E], Generic[E]):
                     **{f"o{number}": name for number, name in enumerate(others)},
                 )
                 self._execute(db, f"DROP TABLE {_STAGING}")
-            self._execute(db, "SET CONSTRAINTS ALL IMMEDIATE")  # what would be refused only by COMMIT is refused here
+            self._execute(
+                db, "SET CONSTRAINTS ALL IMMEDIATE"
+            )  # so that deferred constraints fail here and not in COMMIT
 
     def _stage(self, db: psycopg.Connection[Any], staged: Iterator[pa.RecordBatch]) -> None:
         names = {f"c{number}": name for number, name in enumerate(self._schema.names)}
@@ -158,8 +160,8 @@ class PostgresSink(SqlSink[E], Generic[E]):
         self._copy(db, _STAGING, columns, rows)
 
     def _remove(self, db: psycopg.Connection[Any]) -> None:
-        """The keys go through a table with the types of the target, so that they are turned into those as rows are: a table of
-        your own may have a `text` where the event has an int, or fewer digits.
+        """Delete the keys of deletes. They pass through a table with the types of the target, so that they are converted as rows
+        are: an existing table may have `text` where the event has an int, or fewer digits.
         """
         key = {f"k{number}": name for number, name in enumerate(self._key)}
         same = " AND ".join(f"t.{{{k}}} = r.{{{k}}}" for k in key)
@@ -171,8 +173,8 @@ class PostgresSink(SqlSink[E], Generic[E]):
         self._execute(db, f"DROP TABLE {_REMOVED}")
 
     def _alone_in_table(self, db: psycopg.Connection[Any]) -> None:
-        """Two writers that remove and replace at once cannot both go in the order of keys: they would wait for each other.
-        So they take turns.
+        """Lock the table for this writer. Two writers that delete and replace cannot both proceed in the order of keys, and would
+        deadlock.
         """
         lock = "SELECT pg_advisory_xact_lock(hashtext('streamwork'), hashtext(?))"
         self._execute(db, lock, (self.table,))
@@ -275,14 +277,14 @@ class PostgresSink(SqlSink[E], Generic[E]):
             try:
                 self._connection.execute(_BEGIN)
                 return self._connection
-            except psycopg.OperationalError:  # the server went away since; nothing was under way
+            except psycopg.OperationalError:  # the connection was lost since; no transaction was in flight
                 self.close()
         db = self._connected()
         db.execute(_BEGIN)
         return db
 
     def _connected(self) -> psycopg.Connection[Any]:
-        """A new connection. A server that was there before is given some time to come back."""
+        """A new connection. If this sink was connected before, it waits some time for the server to come back."""
         import psycopg
 
         deadline = time.monotonic() + (RECONNECT_SECONDS if self._was_connected else 0)
@@ -313,13 +315,13 @@ class PostgresSink(SqlSink[E], Generic[E]):
         return JobFailed(
             "SW-SINK-FAILED",
             self.address.redact(f"{self.address}: {type(error).__name__}: {str(error).strip()}"),
-            "mend the database, or the way to it, and start again: nothing is lost. If it waits for a lock, another driver hangs "
-            "in the middle of a commit: end it",
+            "check the database and the network, and start again: nothing is lost. After a lock timeout, end the driver that hangs "
+            "in a commit",
         )
 
 
 class _AnswerLost(JobFailed):
-    """Nobody knows whether the transaction was committed."""
+    """The outcome of a COMMIT is unknown."""
 
 
 def _address(dsn: str) -> Address:
@@ -329,9 +331,9 @@ def _address(dsn: str) -> Address:
 
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
-    except psycopg.ProgrammingError:  # which quotes the string, with all that is in it
+    except psycopg.ProgrammingError:  # its text quotes the string, with the password
         raise wrong_address(_FORM) from None
-    if "@" in parts.get("host", ""):  # of a password with an @ in it, the end would be taken for the host, and shown
+    if "@" in parts.get("host", ""):  # a password with an @ in it: its end would be taken for the host, and printed
         raise wrong_address(f"{_FORM}; in a URL, an @ in the password is written %40")
     secrets = {name: value for name, value in parts.items() if "password" in name and name != "passfile"}
     shown = " ".join(f"{name}={HIDDEN if name in secrets else value}" for name, value in parts.items())
@@ -340,7 +342,7 @@ def _address(dsn: str) -> Address:
 
 @contextmanager
 def _rejecting() -> Iterator[None]:
-    """Tell rows that are refused for good from a database that fails."""
+    """Turn errors whose cause is a row into RowsRejected. Other errors of the database pass through."""
     import psycopg
 
     try:
@@ -371,7 +373,7 @@ def _numbered(staged: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(batch: pa.RecordBatch) -> memoryview:
-    """Arrow's CSV: text is always quoted, so that an empty one is not taken for NULL."""
+    """The batch as CSV, written by Arrow. Text is always quoted, so that an empty text is not NULL."""
     out = pa.BufferOutputStream()
     plain = pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], names=batch.schema.names)
     pyarrow.csv.write_csv(plain, out, _CSV)

@@ -1,4 +1,4 @@
-"""`print()`: shows committed events to whoever is watching."""
+"""`print()`: prints committed events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamwork.components import Observer
 
 
 class Printer(Observer):
-    """One line per event on standard output, after its checkpoint is completed. Promises nothing across a crash."""
+    """Prints one line per event on standard output, after its checkpoint has completed. A crash may lose or repeat lines."""
 
     def observe(self, sink_id: str, batch: pa.RecordBatch) -> None:
         label = sink_id.removesuffix("-print")

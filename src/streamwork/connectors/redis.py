@@ -1,4 +1,4 @@
-"""Redis as a sink: one hash per key, each write guarded by fence and epoch."""
+"""Redis as a sink: one hash per key. Each write checks fence and epoch."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ from streamwork.connectors.text import with_text
 from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
-CHUNK = 500  # keys per script: nobody else is served while it runs
-CHUNK_BYTES = 4 << 20  # of their values, likewise
-LARGEST = 512 << 20  # bytes of one argument, where the server does not tell (proto-max-bulk-len)
+CHUNK = 500  # keys per script: Redis serves no other client while a script runs
+CHUNK_BYTES = 4 << 20  # bytes of values per script
+LARGEST = 512 << 20  # maximum bytes of one argument, if the server does not report it (proto-max-bulk-len)
 OWNERS = "streamwork_owners"
 TIMEOUT = 30.0
-_NONE, _DELETED = b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe"  # where the length of a value would be
+_NONE, _DELETED = b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe"  # in place of the length of a value
 Row = tuple[
     bytes, tuple[bytes | None, ...] | None
 ]  # the key's name; the values of the fields, or None to remove the key
 
 
 class RedisSink(Sink[E], Generic[E]):
-    """Keeps the newest event of each key as a hash named ``PREFIX:KEY``, field by field, as text. With `delete`, a condition on
-    fields, an event for which it is true removes the hash of its key.
+    """Keeps the newest event of each key as a hash named ``PREFIX:KEY``, with one text value per field. `delete` is a condition on
+    fields: an event for which it is true removes the hash of its key.
 
-    Idempotent: readers see keys change one by one while a checkpoint is committed, and after a crash some may be ahead of the
-    others until the job goes on; in the end each has the value of its last event, once.
+    Idempotent: readers see keys change one by one while a checkpoint is committed. After a crash some keys may be ahead of the
+    others until the job resumes; then each key has the value of its last event.
 
     A commit:
-        1  judges by the ledger row, and gives it a mark that no other try has;
+        1  applies the commit rule to the ledger row, and writes a mark into it that is unique to this attempt;
         2  writes the keys in chunks. A script compares, key by key, the registered fence and the stored fence and epoch; a
-           delete leaves these in a tombstone, which readers do not see;
-        3  advances the row, from that mark only; then no write of this checkpoint, or of one before it, gets in any more, and
-           its tombstones are forgotten (`redis_scripts` argues why they may be).
+           delete stores these in a tombstone, which readers do not see;
+        3  advances the row, only if it still has that mark. From then on writes of this checkpoint, or of earlier ones, are
+           refused, and the tombstones are removed (`redis_scripts` proves that this is safe).
     """
 
     kind = SinkKind.IDEMPOTENT
 
     def __init__(self, url: str, key: str | Iterable[str], prefix: str, *, delete: Expression | None = None) -> None:
         if not prefix or prefix.startswith("streamwork_"):
-            raise WrongUse("SW-SINK-PREFIX", f"{prefix!r} cannot be the prefix of keys", "choose another")
+            raise WrongUse("SW-SINK-PREFIX", f"{prefix!r} cannot be the prefix of keys", "choose another prefix")
         needed("redis", "redis")
         self.address = Address.of_url(url, ("redis", "rediss", "unix"))
         self.prefix = prefix
         self._key = (key,) if isinstance(key, str) else tuple(key)
         self._deletes = Deletes(delete, self._key)
         self._client: Any = None
-        self._limit = 0  # bytes of one argument that the server takes; 0: not asked yet
+        self._limit = 0  # maximum bytes of one argument; 0: unknown
 
     def __repr__(self) -> str:
         deletes = f", delete={self._deletes.condition!r}" if self._deletes else ""
         return f"RedisSink({self.address!r}, key={self._key!r}, prefix={self.prefix!r}{deletes})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None}  # each process connects for itself
+        return {**self.__dict__, "_client": None}  # each process opens its own connection
 
     def check(self, event: type[E]) -> None:
         check_key(event, self._key)
@@ -94,17 +94,17 @@ class RedisSink(Sink[E], Generic[E]):
         if answer == "moved":
             raise Refused(
                 "SW-SINK-MOVED",
-                f"sink {sink_id!r} of this job has written keys {detail}:… in {self.address} until now; what is there would be "
+                f"sink {sink_id!r} of this job has written keys {detail}:… in {self.address} so far; they would be "
                 f"missing under {self.prefix!r}",
-                f"use prefix {detail!r} again; to fill another prefix from now on, give the sink another id",
+                f"use prefix {detail!r} again; or, to write another prefix from now on, give the sink another id",
             )
         if answer != "done":
             whose = f"prefix {detail!r} is in use" if answer == "overlaps" else f"belongs to {detail} (uid and sink)"
             raise Refused(
                 "SW-SINK-OWNED",
                 f"prefix {self.prefix!r} in {self.address}: {whose}",
-                "run with the --root that the keys were written from, and the sink's old id; or choose another prefix; or, to "
-                f"begin anew, remove the keys and their field in the hash {OWNERS}",
+                "run with the --root that the keys were written from, and the sink's old id; or choose another prefix; or "
+                f"remove the keys and their field in the hash {OWNERS} to start from scratch",
             )
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
@@ -132,7 +132,7 @@ class RedisSink(Sink[E], Generic[E]):
             self._obey(entry, row, *self._call(scripts.ADVANCE, names, values))  # 3
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
-        """A name that holds something else than a hash is not ours to overwrite; and what is too large is not taken."""
+        """A key that holds another type than a hash is not overwritten, and a row that is too large is not accepted."""
         names: list[bytes] = []
         for batch in rows:
             for name, values in self._rows(batch):
@@ -159,7 +159,7 @@ class RedisSink(Sink[E], Generic[E]):
     # ---- the way to Redis --------------------------------------------------------------------------------------------
 
     def _change(self, entry: LedgerEntry, row: LedgerRow, field: str, value: str) -> None:
-        """Change the row, if it still is what was judged."""
+        """Change a field of the row, if the row is unchanged since the commit rule was applied."""
         position = "" if row.position is None else _json(row.position)
         values = [entry.fence, row.manifest_sha256, position, field, value]
         self._obey(entry, row, *self._call(scripts.CHANGE, [_row_name(entry.uid, entry.sink)], values))
@@ -171,10 +171,12 @@ class RedisSink(Sink[E], Generic[E]):
         if answer == "rejected":
             raise RowsRejected(detail)
         if answer == "changed":
-            raise wrong_ledger(entry.sink, row, f"somebody changed it while checkpoint {entry.epoch} was being written")
+            raise wrong_ledger(
+                entry.sink, row, f"another program changed it while checkpoint {entry.epoch} was being written"
+            )
 
     def _chunks(self, staged: Iterator[pa.RecordBatch]) -> Iterator[_Chunk]:
-        """The newest row of each key, so many at a time as one script shall do: by number, and by bytes."""
+        """The newest row of each key, in chunks of at most `CHUNK` keys and `CHUNK_BYTES` bytes."""
         most = min(CHUNK_BYTES, self._largest())
         for batch in newest(staged, self._key):
             names: list[bytes] = []
@@ -194,10 +196,14 @@ class RedisSink(Sink[E], Generic[E]):
                 yield _Chunk(names, b"".join(packed), batch.schema.names)
 
     def _too_large(self, name: bytes, packed: bytes) -> str:
-        """Why the server does not take a row of this size; empty if it does."""
+        """A message if the server does not accept a row of this size; empty if it does."""
         size = max(len(name), len(packed))
         shown = name[:60].decode(errors="replace")
-        return f"{shown} has {size} bytes; the server takes {self._largest()} at most" if size > self._largest() else ""
+        return (
+            f"{shown} has {size:,} bytes; the server accepts at most {self._largest():,}"
+            if size > self._largest()
+            else ""
+        )
 
     def _largest(self) -> int:
         if not self._limit:
@@ -206,7 +212,7 @@ class RedisSink(Sink[E], Generic[E]):
             with self._failing() as client:
                 try:
                     self._limit = int(client.config_get("proto-max-bulk-len")["proto-max-bulk-len"])
-                except (redis.ResponseError, KeyError):  # CONFIG is not allowed to everyone
+                except (redis.ResponseError, KeyError):  # this user may not call CONFIG
                     self._limit = LARGEST
         return self._limit
 
@@ -225,7 +231,7 @@ class RedisSink(Sink[E], Generic[E]):
             raise JobFailed(
                 "SW-SINK-FAILED",
                 self.address.redact(f"{self.address}: {type(error).__name__}: {error}"),
-                "mend the server, or the way to it, and start again: what was written is written again, to the same effect",
+                "check the server and the network, and start again: writes are repeated with the same result",
             ) from self.address.cause(error)
 
     def _connected(self) -> Any:
@@ -234,7 +240,7 @@ class RedisSink(Sink[E], Generic[E]):
             from redis.backoff import ExponentialBackoff
             from redis.retry import Retry
 
-            # Every script may run twice to the same effect, so an answer that was lost is simply asked for again.
+            # Every script is idempotent, so a script whose answer was lost is run again.
             retry = Retry(ExponentialBackoff(cap=1, base=0.05), 5)
             self._client = redis.Redis.from_url(
                 self.address.whole,
@@ -257,7 +263,7 @@ class RedisSink(Sink[E], Generic[E]):
 
 
 class _Chunk(NamedTuple):
-    """Keys for one script, and their values as it takes them."""
+    """The keys of one script call, and their encoded values."""
 
     names: list[bytes]
     packed: bytes

@@ -1,28 +1,28 @@
-"""What RedisSink does inside Redis: each script runs alone, so what it has checked is still true when it writes.
+"""The Lua scripts of RedisSink. Redis runs a script atomically, so its checks still hold when it writes.
 
-KEYS[1] is the ledger row, a hash. A script that turns a driver away answers with an array of its reason and a detail.
+KEYS[1] is the ledger row, a hash. A script that refuses a driver returns an array of the reason and a detail.
 
-Which write of a key counts is decided by its *stamp*, FENCE:EPOCH; a higher fence is newer, and of one fence the higher epoch.
-A key that is there has its stamp in `__fence` and `__epoch`. One that was deleted has left a tombstone: its stamp, in a hash of
-its own (KEYS[2], key -> stamp), so that readers find nothing under the key. A tombstone costs memory, so it has to go in the end:
+The *stamp* of a write, FENCE:EPOCH, decides which write of a key wins: the higher fence, and within a fence the higher epoch.
+An existing key has its stamp in `__fence` and `__epoch`. A deleted key has a tombstone: its stamp, in a separate hash
+(KEYS[2], key -> stamp), so that readers find nothing under the key. Tombstones use memory, so they are removed:
 
-    1  KEYS removes the key and sets the tombstone, in one script. From then on an older stamp does not get in by this key.
-    2  ADVANCE sets `floor` of the ledger row to the stamp of its commit. From then on no such stamp or older gets in by any key.
-    3  ADVANCE forgets all tombstones, in the same script as 2.
+    1  KEYS removes the key and sets the tombstone, in one script. From then on this key refuses older stamps.
+    2  ADVANCE sets `floor` of the ledger row to the stamp of its commit. From then on every key refuses that stamp and older ones.
+    3  ADVANCE removes all tombstones, in the same script as 2.
 
-Why 3 loses nothing. A tombstone that is newer than this commit would be of a higher fence, or of a later commit of the same
-driver. Either would have changed the row before its first key, its fence or its mark, and ADVANCE would have been turned away.
-So every tombstone is as old as the commit or older, and the commit's stamp is the floor now. A write that KEYS lets in is newer
-than the floor, hence newer than every tombstone that was forgotten: none of them could have kept it out. The floor never sinks.
+Why 3 is safe. A tombstone that is newer than this commit would be of a higher fence, or of a later commit of the same
+driver. Either would have changed the fence or the mark of the row before its first key, and ADVANCE would have been refused.
+So no tombstone is newer than the commit, whose stamp is now the floor. A write that KEYS accepts is newer
+than the floor, hence newer than every removed tombstone: none of them would have refused it. The floor never decreases.
 
-    the driver dies            a reader sees           what is left           what an older write meets
-    before 1                   the key as it was       -                      the key's stamp
+    the driver dies            a reader sees           left in Redis          an older write is refused by
+    before 1                   the old value           -                      the key's stamp
     between 1 and 2            no key                  the tombstone          the tombstone
     after 3                    no key                  the floor              the floor
 
-A driver that stops between 1 and 2 is followed by one that offers the same rows again, under a higher fence: it deletes the key
-again, and its ADVANCE forgets the tombstones of both. So there are never more tombstones than deletes since the last commit
-that came to its end. Time has no part in it: a tombstone that went away after a while would let in whoever slept for longer.
+After a driver that stops between 1 and 2, the next driver commits the same rows again, under a higher fence: it deletes the key
+again, and its ADVANCE removes the tombstones of both. So there are never more tombstones than deletes since the last
+completed commit. Tombstones do not expire: an expired tombstone would accept the write of a driver that was suspended for longer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ local registered = tonumber(redis.call('HGET', KEYS[1], 'fence') or '-1')
 if registered > tonumber(ARGV[1]) then return {'fenced', tostring(registered)} end
 """
 
-# A stamp as two numbers, and how they compare. What is not there is older than anything.
+# A stamp as two numbers, and their order. A missing stamp is older than any other.
 _STAMP = """
 local function stamp(text)
   if not text then return -1, -1 end
@@ -67,7 +67,7 @@ return {'done', ''}
 """
 )
 
-# ARGV: fence, manifest as judged, position as judged, a field and its new value. A second time it changes nothing.
+# ARGV: fence, expected manifest, expected position, a field and its new value. Running it twice changes nothing.
 CHANGE = (
     _FENCE
     + """
@@ -82,8 +82,7 @@ return {'done', ''}
 
 _FORGET = "redis.call('UNLINK', KEYS[2])"
 
-# KEYS: row, tombstones. ARGV: fence, mark, manifest, position, epoch. A second time, because the first answer was lost, it
-# changes nothing.
+# KEYS: row, tombstones. ARGV: fence, mark, manifest, position, epoch. Running it again, after a lost answer, changes nothing.
 ADVANCE = (
     _FENCE
     + _STAMP
@@ -112,9 +111,9 @@ for i = 3, #KEYS do
 end
 """
 
-# ARGV[3] has the values of all keys, one after the other: each its length in 4 bytes, then its bytes; None is FFFFFFFF. A key
-# that is deleted has FFFFFFFE in place of all its values. One argument, because clients take long over many. What there was is
-# removed: a field that is None now must not be there any more.
+# ARGV[3] has the values of all keys in sequence: each its length in 4 bytes, then its bytes; None is FFFFFFFF. A key
+# that is deleted has FFFFFFFE in place of all its values. One argument, because clients are slow with many. The old hash is
+# removed first, so that no field remains that is None now.
 _NEXT = """
 local at = 1
 local function following(put)
@@ -172,7 +171,7 @@ return {'done', ''}
 """
 )
 
-# The same without a ledger: written at once, and compared with nothing. So a delete leaves no tombstone either.
+# KEYS without a ledger, for immediate writes: no stamp is compared, and a delete leaves no tombstone.
 AT_ONCE = (
     _TYPES
     + _NEXT

@@ -1,19 +1,19 @@
-"""What tables of any database have in common as sinks: owner, ledger, previews.
+"""The base of sinks that write to a table of a database: owner, ledger, previews.
 
 Beside the target table TABLE:
-    streamwork_ledger    one row per (uid, sink id): how far the sink has come, and whose it is now
-    streamwork_owners    which sink of which job fills a table, and which made a preview
-    TABLE__preview       rows of checkpoints that are still open, labelled; there if the sink previews
-    TABLE__dirty         a view over both, for those who would rather see too much than late
+    streamwork_ledger    one row per (uid, sink id): the ledger row, with the registered fence
+    streamwork_owners    the sink and the job that own a table or a preview
+    TABLE__preview       rows of open checkpoints, labelled; exists if the sink writes previews
+    TABLE__dirty         a view over both, for readers that accept uncommitted rows
 
-A table or view with the name of a preview that the sink has not made is a person's own: it is never changed. The sink's own
-are recorded in streamwork_owners, and have the columns of a preview.
+A table or view with the name of a preview that the sink has not created belongs to the user and is never changed. Those of the
+sink are recorded in streamwork_owners, and have the columns of a preview.
 
-Previews may come late, from a task that lags behind: of a checkpoint that is committed, or was abandoned. The `mark` of the
-ledger row is the newest checkpoint of the registered driver that is over. A preview up to it is not added; one that was on its
-way when the mark was set is not shown by the view, and is removed with the next checkpoint.
+A slow task may write previews late: of a checkpoint that is committed, or was abandoned. The `mark` of the
+ledger row is the newest committed or abandoned checkpoint of the registered driver. Previews up to the mark are not added. The view
+does not show those that were in flight when the mark was set, and the next checkpoint removes them.
 
-A database is a subclass. It gives transactions, which hold the ledger row they have read until they end, and bulk writes.
+Each database is a subclass. It provides transactions, which keep a lock on the ledger row they have read, and bulk writes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from streamwork.errors import Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
 LOCK_SECONDS = 30.0
-BESIDE = " (preview)"  # behind the sink's id in the record of what it has made beside its target; no id has a space
+BESIDE = " (preview)"  # appended to the sink's id in the owner of its preview table and view; no id has a space
 Names = str | Sequence[str]
 _LEDGER = (
     "CREATE TABLE streamwork_ledger (uid TEXT NOT NULL, sink TEXT NOT NULL, position TEXT, fence BIGINT NOT NULL, "
@@ -58,8 +58,8 @@ _OWNERS = "CREATE TABLE streamwork_owners (target TEXT PRIMARY KEY, uid TEXT NOT
 class SqlSink(Sink[E], Generic[E]):
     kind = SinkKind.TRANSACTIONAL
     previews = True
-    reserved: ClassVar[tuple[str, ...]] = ("streamwork_",)  # how no table's name may begin
-    row_lock: ClassVar[str] = ""  # what makes a SELECT keep a row until the transaction ends
+    reserved: ClassVar[tuple[str, ...]] = ("streamwork_",)  # reserved prefixes of table names
+    row_lock: ClassVar[str] = ""  # the clause that makes a SELECT lock a row until the transaction ends
     numbered: ClassVar[str]  # the type of a column that numbers the rows
 
     def __init__(self, table: str, key: str | Iterable[str] | None = None, delete: Expression | None = None) -> None:
@@ -69,19 +69,19 @@ class SqlSink(Sink[E], Generic[E]):
         self._key = (key,) if isinstance(key, str) else tuple(key or ())
         self._deletes = Deletes(delete, self._key)
         self._schema: pa.Schema = None
-        self._has_preview = False  # once seen, it stays
-        self._fence = 0  # as registered by this driver
-        self._shows_previews = False  # True if table and view are known to fit
+        self._has_preview = False  # stays True once the preview table was found
+        self._fence = 0  # registered by this driver
+        self._shows_previews = False  # True if preview table and view are known to fit
 
-    # ---- what each database does in its own way ----------------------------------------------------------------------
+    # ---- implemented by each database --------------------------------------------------------------------------------
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Any]:
-        """A connection, in one transaction; what goes wrong in it is SW-SINK-FAILED, and has changed nothing."""
+        """A connection, in one transaction. An error in it is SW-SINK-FAILED, and rolls it back."""
 
     @abstractmethod
     def _execute(self, db: Any, statement: str, values: Sequence[Any] = (), **names: Names) -> Any:
-        """Run a statement in which ? stands for a value and {name} for identifiers, which are quoted; its cursor."""
+        """Run a statement, in which ? stands for a value and {name} for quoted identifiers. Returns its cursor."""
 
     @abstractmethod
     def _write(self, db: Any, staged: Iterator[pa.RecordBatch]) -> None:
@@ -93,11 +93,11 @@ class SqlSink(Sink[E], Generic[E]):
 
     @abstractmethod
     def _exists(self, db: Any, name: str) -> bool:
-        """Whether there is a table or view of this name."""
+        """True if a table or view of this name exists."""
 
     @abstractmethod
     def _misfit(self, db: Any) -> str:
-        """What keeps the table that is there from being the target; empty if nothing does."""
+        """The reason why the existing table cannot be the target; empty if it can."""
 
     @abstractmethod
     def _columns_of(self, db: Any, table: str) -> list[str]: ...
@@ -108,10 +108,10 @@ class SqlSink(Sink[E], Generic[E]):
     @property
     @abstractmethod
     def _where(self) -> str:
-        """The database, as errors name it."""
+        """The name of the database in errors."""
 
     def _alone(self, db: Any) -> None:
-        """Wait until nobody else is making tables."""
+        """Take the lock under which tables are created."""
 
     # ---- the target --------------------------------------------------------------------------------------------------
 
@@ -129,10 +129,12 @@ class SqlSink(Sink[E], Generic[E]):
     def open(self, event: type[E]) -> None:
         self.check(event)
         self._schema = arrow_schema(event)
-        with self._transaction() as db:  # if it is refused, nothing was made
+        with self._transaction() as db:  # a refusal rolls back the creation of tables
             self._alone(db)
             for name, statement in (("streamwork_ledger", _LEDGER), ("streamwork_owners", _OWNERS)):
-                if not self._exists(db, name):  # not IF NOT EXISTS, which wants the right to create all the same
+                if not self._exists(
+                    db, name
+                ):  # not IF NOT EXISTS, which needs the right to create even if the table exists
                     self._execute(db, statement)
             if not self._exists(db, self.table):
                 self._create(db, self.table, ["PRIMARY KEY ({key})"] if self._key else [], key=self._key)
@@ -142,17 +144,17 @@ class SqlSink(Sink[E], Generic[E]):
                     "SW-SINK-SCHEMA",
                     f"table {self.table} in {self._where} has {misfit}, but {event.__name__} has "
                     f"{', '.join(self._schema.names)} (key: {', '.join(self._key) or 'none'})",
-                    "write to another table, or change this one to fit",
+                    "write to another table, or alter this one to fit",
                 )
 
     def _forget_ledger(self, db: Any) -> None:
-        """The table is new: a ledger row about one that was dropped says nothing about it."""
+        """Remove the ledger row of a dropped table with the same name."""
         owner = "SELECT uid, sink FROM streamwork_owners WHERE target = ?"
         if (found := self._execute(db, owner, (self._target,)).fetchone()) is not None:
             self._execute(db, "DELETE FROM streamwork_ledger WHERE uid = ? AND sink = ?", tuple(found))
 
     def _create(self, db: Any, table: str, more: Sequence[str] = (), **names: Names) -> None:
-        """A table with the event's columns and some more."""
+        """Create a table with the event's columns and further ones."""
         columns = {f"c{number}": name for number, name in enumerate(self._schema.names)}
         types = [f"{{{c}}} {self._sql_type(field.type)}" for c, field in zip(columns, self._schema, strict=True)]
         statement = f"CREATE TABLE {{table}} ({', '.join([*types, *more])})"
@@ -161,7 +163,7 @@ class SqlSink(Sink[E], Generic[E]):
     # ---- owner and ledger --------------------------------------------------------------------------------------------
 
     def _known_as(self, name: str) -> str:
-        """The name of a table as the records have it."""
+        """The name of a table as recorded in streamwork_owners."""
         return name
 
     @property
@@ -176,22 +178,22 @@ class SqlSink(Sink[E], Generic[E]):
             raise Refused(
                 "SW-SINK-OWNED",
                 f"table {self.table} in {self._where} belongs to sink {owner[1]!r} of "
-                + ("this very job" if owner[0] == uid else f"a job with another folder (uid {owner[0]})"),
-                "run with the --root that the table was filled from, and the sink's old id; or write to another table; or, "
-                "to begin anew, remove the table and its row in streamwork_owners",
+                + ("this job" if owner[0] == uid else f"a job with another root (uid {owner[0]})"),
+                "run with the --root that the table was written from, and the sink's old id; or write to another table; or "
+                "remove the table and its row in streamwork_owners to start from scratch",
             )
         before = self._execute(
             db,
             "SELECT target FROM streamwork_owners WHERE uid = ? AND sink = ? AND target <> ?",
             (uid, sink_id, self._target),
         ).fetchone()
-        if before is not None:  # its ledger row tells of that one
+        if before is not None:  # the ledger row belongs to that table
             raise Refused(
                 "SW-SINK-MOVED",
-                f"sink {sink_id!r} of this job has filled table {before[0]} in {self._where} until now; what is there would "
+                f"sink {sink_id!r} of this job has written to table {before[0]} in {self._where} so far; its rows would "
                 f"be missing in {self.table}",
-                f"write to {before[0]} again, or rename it to {self.table} here and in streamwork_owners; to fill a new table "
-                "from the start, give the sink another id",
+                f"write to {before[0]} again; or rename it to {self.table} in the database and in streamwork_owners; or, to write "
+                "a new table from the start, give the sink another id",
             )
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
@@ -250,7 +252,7 @@ class SqlSink(Sink[E], Generic[E]):
             self._write(db, iter((batch,)))
 
     def _carry_out(self, db: Any, verdict: Verdict, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
-        """The rest of a commit, in the transaction in which the verdict was reached."""
+        """Execute the verdict of the commit rule, in the same transaction."""
         if verdict is Verdict.APPLY:
             self._write(db, staged)
             self._advance(db, entry, entry.end)
@@ -279,7 +281,7 @@ class SqlSink(Sink[E], Generic[E]):
         return f"{self.table}__dirty"
 
     def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
-        """Rows that the database would refuse are not shown: what becomes of them is decided by the commit."""
+        """Write previews. Rows that the database rejects are left out; the commit applies `on_error` to them."""
         self.open_previews(label.uid, label.sink)
         columns = {
             f"__{name}": pa.array([value] * batch.num_rows) for name, value in msgspec.structs.asdict(label).items()
@@ -306,13 +308,13 @@ class SqlSink(Sink[E], Generic[E]):
                 self._end_previews(db, uid, sink_id, epoch)
 
     def _end_previews(self, db: Any, uid: str, sink_id: str, epoch: int) -> None:
-        """A checkpoint is over: its previews, and those before it, count no more."""
+        """End the previews of a committed or abandoned checkpoint, and of those before it."""
         if self._remove_previews(db, uid, sink_id, epoch):
             over = "UPDATE streamwork_ledger SET mark = ? WHERE uid = ? AND sink = ?"
             self._execute(db, over, (str(epoch), uid, sink_id))
 
     def _remove_previews(self, db: Any, uid: str, sink_id: str, epoch: int | None = None) -> bool:
-        """Those up to an epoch, or all. A table has one owner, so they are his. False if there is no place for previews."""
+        """Remove the previews up to an epoch, or all: the table has one owner. False if there is no preview table."""
         self._has_preview = self._has_preview or self._is_ours(db, self._preview, uid, sink_id)
         if self._has_preview:
             upto, values = (" WHERE __epoch <= ?", (epoch,)) if epoch is not None else ("", ())
@@ -320,7 +322,7 @@ class SqlSink(Sink[E], Generic[E]):
         return self._has_preview
 
     def _is_ours(self, db: Any, name: str, uid: str, sink_id: str) -> bool:
-        """True if the sink has made this table or view, and it still is what the sink has made."""
+        """True if the sink has created this table or view, and it still has the columns of a preview."""
         recorded = "SELECT 1 FROM streamwork_owners WHERE target = ? AND uid = ? AND sink = ?"
         if self._execute(db, recorded, (self._known_as(name), uid, sink_id + BESIDE)).fetchone() is None:
             return False
@@ -342,12 +344,14 @@ class SqlSink(Sink[E], Generic[E]):
                 if self._exists(db, name) and not self._is_ours(db, name, uid, sink_id):
                     raise Refused(
                         "SW-SINK-PREVIEW",
-                        f"{name} in {self._where} was not made by sink {sink_id!r}, which needs that name for its previews",
-                        "rename it; or write to another table; or give the sink isolation='read-committed'. If it was left "
-                        "behind by an earlier life of the job, drop it",
+                        f"{name} in {self._where} was not created by sink {sink_id!r}, which needs that name for its previews",
+                        "rename it; or write to another table; or give the sink isolation='read-committed'; or drop it, if an "
+                        "earlier run of the job with another root created it",
                     )
             found = self._columns_of(db, self._preview) if self._exists(db, self._preview) else []
-            if found and not {*names, DELETED} <= set(found):  # of an event as it was; nobody misses what is in it
+            if found and not {*names, DELETED} <= set(
+                found
+            ):  # of an older schema of the event; previews need not be kept
                 self._execute(db, "DROP VIEW IF EXISTS {dirty}", dirty=self._dirty)
                 self._execute(db, "DROP TABLE {preview}", preview=self._preview)
                 found = []
@@ -363,4 +367,4 @@ class SqlSink(Sink[E], Generic[E]):
 
 
 class _Enough(Exception):
-    """Ends a transaction that was only tried."""
+    """Rolls back a trial transaction."""

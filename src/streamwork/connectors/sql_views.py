@@ -1,8 +1,8 @@
-"""The statements that make previews visible. {name} stands for identifiers, which the sink quotes."""
+"""The SQL of preview tables and views. {name} stands for identifiers, which the sink quotes."""
 
 from __future__ import annotations
 
-DELETED = "__deleted"  # the column of a preview that says: this row removes its key
+DELETED = "__deleted"  # the column of a preview that marks a delete
 
 _COUNTED = (
     "SELECT p.* FROM {preview} p JOIN streamwork_ledger l "
@@ -13,17 +13,17 @@ LABELS = ("__uid", "__sink", "__fence", "__epoch", "__row")
 
 
 def preview_table(numbered: str) -> list[str]:
-    """The columns of a preview beside those of the event, whose names never begin with two underscores."""
+    """The columns of a preview table beside those of the event, whose names never begin with two underscores."""
     labels = ["__uid TEXT NOT NULL", "__sink TEXT NOT NULL", "__fence BIGINT NOT NULL", "__epoch BIGINT NOT NULL"]
     return [*labels, f"__row {numbered}", f"{DELETED} BOOLEAN NOT NULL DEFAULT FALSE"]
 
 
 def dirty_view(keys: int) -> str:
-    """Committed rows, and previews of the registered fence of checkpoints beyond `mark`: those up to it are over. `__epoch` is
-    the checkpoint that a row waits for; NULL: committed.
+    """The view of committed rows, and of the registered driver's previews of checkpoints beyond `mark`. `__epoch` is
+    the checkpoint that will commit a row; NULL: committed.
 
-    With a key, a preview stands in for the committed row, and the newest one for those before it. If that one is a delete, the
-    key is not shown at all.
+    With a key, the newest preview replaces the committed row and earlier previews. If it is a delete, the view has no row for the
+    key.
     """
     committed = "SELECT {columns}, CAST(NULL AS BIGINT) AS __epoch FROM {table} t"
     if not keys:

@@ -1,4 +1,4 @@
-"""SQLite as a sink: rows and ledger change in one transaction."""
+"""SQLite as a sink. Rows and ledger change in one transaction."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ E = TypeVar("E", bound=Event)
 
 
 class SqliteSink(Located, SqlSink[E], Generic[E]):
-    """Writes events to a table, which it creates. With `key` a row replaces the one of the same key; without, rows
-    are added. With `delete`, a condition on fields, a row for which it is true removes the one of its key.
+    """Writes events to a table, which it creates if it does not exist. With `key` a row replaces the row of the same key; without,
+    rows are appended. `delete` is a condition on fields: an event for which it is true removes the row of its key.
 
-    Text stays text, whole numbers INTEGER, floats REAL, bytes BLOB; datetimes and dates are ISO text in UTC, Decimals
+    Types: text TEXT, whole numbers INTEGER, floats REAL, bytes BLOB; datetimes and dates are ISO text in UTC, Decimals
     plain text; lists, dicts and nested events are JSON text.
 
-    Any number of processes may write; they wait for each other, up to `LOCK_SECONDS`.
+    Any number of processes may write. Each waits up to `LOCK_SECONDS` for the lock of the database.
     """
 
     reserved = ("streamwork_", "sqlite_")
@@ -50,7 +50,7 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
         self._connection: sqlite3.Connection | None = None
 
     def look(self, uid: str, sink_id: str) -> None:
-        if self.path.exists():  # to connect would make it
+        if self.path.exists():  # connecting would create it
             super().look(uid, sink_id)
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
@@ -59,12 +59,12 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
     def open(self, event: type[E]) -> None:
         if not self.path.parent.is_dir():
             raise WrongUse(
-                "SW-SINK-PATH", f"the folder of {self.path} is not there", "create it, or correct the path in the job"
+                "SW-SINK-PATH", f"the folder of {self.path} does not exist", "create it, or correct the path in the job"
             )
         super().open(event)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None}  # each process connects for itself
+        return {**self.__dict__, "_connection": None}  # each process opens its own connection
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         with self._transaction() as db:
@@ -84,8 +84,8 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
 
     @property
     def _or_update(self) -> str:
-        """What makes an INSERT replace the row of the same key, and no other: INSERT OR REPLACE would also remove rows of other
-        keys that clash in another unique index. The key is set, too: the table may hold different spellings to be the same.
+        """The clause that makes INSERT replace the row of the same key, and no other: INSERT OR REPLACE would also remove rows of
+        other keys that conflict in another unique index. It sets the key, too: different spellings may be equal in the table.
         """
         if not self._key:
             return ""
@@ -93,7 +93,7 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
         return f" ON CONFLICT ({_quoted(self._key)}) DO UPDATE SET {change}"
 
     def _change(self, db: sqlite3.Connection, batch: pa.RecordBatch) -> None:
-        """Replace and remove in the order of the rows: to a table of your own, keys that differ here may be the same (NOCASE)."""
+        """Replace and delete in the order of the rows: keys that differ here may be equal in an existing table (NOCASE)."""
         names = batch.schema.names
         places = [names.index(name) for name in self._key]
         delete = f"DELETE FROM {_quoted(self.table)} WHERE {' AND '.join(f'{_quoted(name)} = ?' for name in self._key)}"
@@ -109,11 +109,13 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
         self._insert(db, table, batch.schema.names, self._rows(batch))
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-        """SQLite makes NULL of NaN. Where None may be, that is documented; where it may not, nobody would expect it."""
+        """The values of each row. SQLite stores NaN as NULL, so NaN is rejected unless the field may be None."""
         for field in self._schema:
             strict = pa.types.is_floating(field.type) and not field.nullable
             if strict and pc.any(pc.is_nan(batch.column(field.name))).as_py():
-                raise RowsRejected(f"{field.name} is NaN, of which SQLite makes NULL, and not declared as float | None")
+                raise RowsRejected(
+                    f"{field.name} is NaN, which SQLite stores as NULL, and is not declared as float | None"
+                )
         return zip(*(with_text(column) for column in batch.columns), strict=True)
 
     @staticmethod
@@ -156,13 +158,11 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
         return str(self.path)
 
     def _known_as(self, name: str) -> str:
-        return name.lower()  # SQLite does not tell case apart
+        return name.lower()  # names in SQLite are not case-sensitive
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that holds the write lock from its start, so that what it read is still true when it
-        commits.
-        """
+        """One transaction that holds the write lock from its start, so that no other writer changes what it has read."""
         try:
             if self._connection is None:
                 self._connection = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None)
@@ -180,13 +180,13 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
             raise JobFailed(
                 "SW-SINK-FAILED",
                 f"{self.path}: {type(error).__name__}: {error}",
-                "mend the database (is it locked by another program? is the disk full?) and start again: nothing is lost",
+                "check that no other program locks the database and that the disk has space, and start again: nothing is lost",
             ) from error
 
 
 @contextmanager
 def _rejecting() -> Iterator[None]:
-    """Tell rows that are refused for good from a database that fails."""
+    """Turn errors whose cause is a row into RowsRejected. Other errors of the database pass through."""
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError) as error:

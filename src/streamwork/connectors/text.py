@@ -1,9 +1,9 @@
-"""Values of events as text, for targets that have no type for them. One format for all sinks.
+"""Values of events as text, for targets without a matching type. All sinks use the same format.
 
 datetime    ISO 8601 in UTC, 2026-01-02T03:04:05+00:00
 date        ISO 8601, 2026-01-02
 Decimal     plain, with all digits of its scale
-list, dict, nested event    JSON, in which bytes are base64, and floats that it has no word for "nan", "inf" and "-inf"
+list, dict, nested event    JSON, with bytes as base64, and the floats that JSON lacks as "nan", "inf" and "-inf"
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 
 def with_text(column: pa.Array) -> list[Any]:
-    """Values of a column: numbers, text, bytes and booleans as they are, the others as text."""
+    """The values of a column: numbers, text, bytes and booleans unchanged, others as text."""
     values = column.to_pylist()
     if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type) or pa.types.is_nested(column.type):
         return [value if value is None else _text(value, column.type) for value in values]
@@ -31,7 +31,7 @@ def _text(value: Any, kind: pa.DataType) -> str:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Arrow gives a map as a list of pairs; in JSON it is an object."""
+    """The value for JSON: Arrow returns a map as a list of pairs, which becomes an object."""
     if value is None:
         return None
     if pa.types.is_map(kind):
