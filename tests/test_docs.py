@@ -171,5 +171,5 @@ def test_the_commands_of_the_operating_guide_work_as_written(tmp_path: Path) -> 
         assert answer.returncode == 0, f"{line}: {answer.stderr}"
         said.append(answer.stdout)
     assert (
-        "not running" in said[0] and "every file of every checkpoint is whole" in said[1] and "not running" in said[2]
+        "not running" in said[0] and "every file of every checkpoint is intact" in said[1] and "not running" in said[2]
     )

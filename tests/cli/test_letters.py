@@ -86,7 +86,7 @@ def test_from_the_poison_to_a_run_without_trouble(folder: Path, mode: str) -> No
     code, told, _ = call("dead-letters", "replay", jobfile(folder), letters[0]["id"])
     assert (code, told) == (
         0,
-        "1 go in with the next checkpoint of squeamish: of the run under way, or of the next\n",
+        "1 letter will be processed with the next checkpoint of squeamish\n",
     )
     assert ask("dead-letters", "replay", jobfile(folder), "--all")["letters"] == [
         letter["id"] for letter in letters[1:]
@@ -133,7 +133,7 @@ def test_a_replay_by_the_name_of_the_job_is_told_that_it_needs_the_file(folder: 
     _, told, _ = call("dead-letters", "replay", "--help")
     assert "JOBFILE[:NAME] [ID]..." in told and "| JOB" not in told
     wrong = error("dead-letters", "replay", "--root", root, "squeamish", "--all")
-    assert wrong["code"] == "SW-USAGE" and "the file that defines it" in wrong["cause"]
+    assert wrong["code"] == "SW-USAGE" and "needs the job file" in wrong["cause"]
     line = re.findall("`(.+)`", wrong["action"])[0].replace("JOBFILE", str(jobfile(folder)))
     code, told, _ = call(*shlex.split(line)[1:])
     assert (code, told.split()[0]) == (0, "3")
@@ -144,7 +144,7 @@ def test_status_tells_how_many_were_replayed(folder: Path) -> None:
     assert "\ndead letters: 3 (squeamish 3); see " in call("status", jobfile(folder))[1]
     ids = [letter["id"] for letter in ask("dead-letters", "list", jobfile(folder))["dead_letters"]]
     ask("dead-letters", "replay", jobfile(folder), *ids[:2])
-    assert "\ndead letters: 3, of which 2 replayed (squeamish 3); see " in call("status", jobfile(folder))[1]
+    assert "\ndead letters: 3, 2 of them replayed (squeamish 3); see " in call("status", jobfile(folder))[1]
     assert ask("status", jobfile(folder))["dead_letters"]["replayed"] == 2
 
 
@@ -284,7 +284,7 @@ def test_an_event_that_no_longer_fits_is_refused_before_anything_is_written(fold
     letters.keep("squeamish", 9, [strange])
     refused = error("dead-letters", "replay", jobfile(folder), "--all")
     assert refused["code"] == "SW-LETTERS-EVENT"
-    assert strange.id in refused["cause"] and "no Payment any more" in refused["cause"]
+    assert strange.id in refused["cause"] and "no longer is a Payment" in refused["cause"]
     assert not (folder / ".streamwork" / "squeamish" / "inbox").exists()
     letters.keep("squeamish", 9, [Letter(strange.id, "squeamish", 0, 9, "why", 1, "gone", "{}")])
     assert "the job has no 'gone'" in error("dead-letters", "replay", jobfile(folder), strange.id)["cause"]
@@ -299,7 +299,7 @@ def test_what_is_no_event_can_be_looked_at_but_not_replayed(tmp_path: Path) -> N
     assert '"much"' in ask("dead-letters", "show", jobfile(tmp_path), letter["id"])["event"]
     assert call("dead-letters", "show", jobfile(tmp_path), letter["id"])[1].splitlines()[-2] == "text:"
     refused = error("dead-letters", "replay", jobfile(tmp_path), letter["id"])
-    assert refused["code"] == "SW-LETTERS-EVENT" and "it is no event" in refused["cause"]
+    assert refused["code"] == "SW-LETTERS-EVENT" and "it holds no event" in refused["cause"]
     assert ask("dead-letters", "replay", jobfile(tmp_path), "--all")["letters"] == []
 
 
@@ -388,6 +388,8 @@ def test_the_example_of_the_page_runs_and_its_commands_work_as_written(tmp_path:
     lines = [shlex.split(line, comments=True) for line in commands.splitlines()]
     assert [line[:3] for line in lines] == [["streamwork", "dead-letters", word] for word in ("list", "show", "replay")]
     listed, shown, replayed = (run(PROGRAM, *line[1:]) for line in lines)
-    assert "ZeroDivisionError" in listed and '"amount": 0' in shown and replayed.startswith("1 go in")
+    assert (
+        "ZeroDivisionError" in listed and '"amount": 0' in shown and replayed.startswith("1 letter will be processed")
+    )
     with closing(sqlite3.connect(tmp_path / "sums.db")) as db:
         assert db.execute("SELECT amount FROM sums").fetchall() == [(25,), (45,)]

@@ -13,7 +13,7 @@ from sample import payments, run_job, summing_job
 from streamwork.components.position import shown
 from streamwork.epoch import Phase
 from streamwork.job.duration import seconds
-from streamwork.observe.checkpoints import list_checkpoints
+from streamwork.observe.checkpoints import read_checkpoints
 from streamwork.wording import plural
 from streamwork.world import RealClock
 
@@ -78,7 +78,7 @@ def test_an_epoch_whose_driver_was_killed_is_interrupted_for_as_long_as_it_is_li
     root = tmp_path / "root"
 
     def state(epoch: int) -> str | None:
-        rows = {row["checkpoint"]: row["state"] for row in list_checkpoints(root, "summing", RealClock())}
+        rows = {one.checkpoint: one.state.value for one in read_checkpoints(root, "summing", RealClock()).checkpoints}
         return rows.get(epoch)
 
     with pytest.raises(Killed):
@@ -90,4 +90,4 @@ def test_an_epoch_whose_driver_was_killed_is_interrupted_for_as_long_as_it_is_li
         seen.append(state(3))
     listed = [one for one in seen if one is not None]
     assert listed and set(listed) == {"interrupted"}
-    assert "unknown" not in {row["state"] for row in list_checkpoints(root, "summing", RealClock())}
+    assert "unknown" not in {one.state.value for one in read_checkpoints(root, "summing", RealClock()).checkpoints}

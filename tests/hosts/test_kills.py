@@ -25,7 +25,7 @@ import pytest
 from by_number import failing
 from cluster import command_line, environment, kill, python_workers, standing
 from sample import expected_journal, payments, run_job
-from streamwork.observe.status import stop
+from streamwork.run.stop_request import request_stop
 from streamwork.world import RealClock
 
 TESTS = Path(__file__).parents[1]
@@ -116,7 +116,7 @@ def survive(folder: Path, master: str, plan: list[str], strike: Strike) -> None:
         size = (folder / "payments.jsonl").stat().st_size
         wait_until(lambda: newest(folder)["positions"]["payments/0"] == size, folder, process)
         took = time.monotonic() - began
-        stop(folder / "root", "lost", PATIENCE, RealClock(), lambda line: None)
+        request_stop(folder / "root", "lost", PATIENCE, RealClock(), lambda line: None)
         assert process.wait(60) == 0, (folder / "driver.txt").read_text()[-3000:]
     text = (folder / "driver.txt").read_text()
     outcome = json.loads(text[text.rindex("\n{") :] if "\n{" in text else text)

@@ -18,11 +18,11 @@ from sample import Payment, expected_journal, payments, summing_job
 from streamwork import Job, JobFailed, JsonLines, ListSource, SqliteSink
 from streamwork.hosts import spark_epochs
 from streamwork.hosts.spark_epochs import KEEP_WARM_SECONDS, SparkEpochs
-from streamwork.observe.status import stop
 from streamwork.run.mode import Mode
 from streamwork.run.options import RunOptions
 from streamwork.run.outcome import Outcome
 from streamwork.run.runner import run
+from streamwork.run.stop_request import request_stop
 from streamwork.world import RealClock
 
 pytestmark = pytest.mark.spark
@@ -114,7 +114,7 @@ def test_while_idle_timers_fire_requests_are_answered_and_workers_stay(
     assert datetime.now(UTC) >= due
     kept = described.count("keep its Python workers")
     wait_until(lambda: described.count("keep its Python workers") > kept)
-    assert stop(tmp_path / "root", "idle", 120, RealClock(), lambda line: None).text == "stopped"
+    assert request_stop(tmp_path / "root", "idle", 120, RealClock(), lambda line: None).text == "stopped"
     assert running.wait().events == 1
 
 

@@ -17,6 +17,7 @@ from streamwork import EventLog, Job, JsonLines, LogSource, SqliteSink
 from streamwork.epoch import Phase
 from streamwork.epoch.history.lag import InputEnd, lags
 from streamwork.observe.metrics import exposition
+from streamwork.observe.status import read_status
 from streamwork.world import RealClock
 
 
@@ -49,7 +50,7 @@ def seen(folder: Path) -> tuple[int, int, int]:
     assert consumer["job"] == "lagging"
     status = ask("status", "--root", folder / "root", "lagging")["lag"]["payments"]
     assert status["unit"] == "events" and status["total"] == sum(status["partitions"].values())
-    text = exposition(folder / "root", "lagging", RealClock()).decode()
+    text = exposition(read_status(folder / "root", "lagging", RealClock())).decode()
     measured = sum(
         sample.value
         for family in text_string_to_metric_families(text)
@@ -86,7 +87,7 @@ def test_a_job_that_was_killed_shows_what_it_had_not_read(tmp_path: Path) -> Non
         run_job(lag_job(tmp_path, 10), tmp_path / "root", watcher=DieAfter(3))
     assert seen(tmp_path)[1:] == (70, 70)
     _, text, _ = call("status", "--root", tmp_path / "root", "lagging")
-    assert "\nlag: payments 70 events; input that came since it stopped is not counted\n" in text
+    assert "\nlag: payments 70 events; input that arrived after the stop is not counted\n" in text
 
 
 def test_of_a_text_file_the_lag_is_in_bytes_and_the_beginning_of_a_line_is_none(tmp_path: Path) -> None:

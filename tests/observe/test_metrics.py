@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,10 +20,12 @@ from commands import ask, call, error
 from letter_jobs import squeamish_job
 from sample import run_job
 from streamwork import JobFailed, Refused, WrongUse
+from streamwork.cli.status_text import status_lines
 from streamwork.delivery.counts import is_closed
 from streamwork.observe.access import Endpoint, Token, token
 from streamwork.observe.metrics import exposition
 from streamwork.observe.metrics_server import TOKEN, serving
+from streamwork.observe.status import read_status
 from streamwork.world import RealClock
 
 ACKNOWLEDGING = {"semantics": "at-least-once", "tracking": "acknowledge", "max_attempts": 5, "retry_after": "1h"}
@@ -68,13 +71,13 @@ def test_status_tells_totals_and_the_last_epoch_by_instance(tmp_path: Path) -> N
     assert "\ndead letters: 3 (squeamish 3); see `streamwork dead-letters list --root " in text
 
 
-def test_status_tells_what_was_done_in_vain(tmp_path: Path) -> None:
+def test_status_shows_what_was_processed_but_not_committed(tmp_path: Path) -> None:
     job = squeamish_job(tmp_path, on_error="fail")
     with pytest.raises(JobFailed):
         run_job(job, tmp_path / ".streamwork")
     seen = status(tmp_path)["counts"]["payments"]
     assert (seen["attempted"]["processed"], seen["committed"]["processed"]) == (10, 0)
-    assert re.search(r"\n  component .*in vain\n", told(tmp_path))
+    assert re.search(r"\n  component .*uncommitted\n", told(tmp_path))
 
 
 def test_status_names_the_events_that_wait(tmp_path: Path) -> None:
@@ -101,8 +104,8 @@ def test_status_names_the_events_that_wait(tmp_path: Path) -> None:
     assert first["error"] == "ValueError: cannot do 4" and 3500 < first["due_seconds"] <= 3600
     text = told(tmp_path)
     assert "\nwaiting: 3 events, 0 of them not acknowledged yet\n" in text
-    assert "  payments/0/1-4 at squeamish, 1 attempts failed, comes again in 3" in text
-    found = samples(exposition(tmp_path / ".streamwork", "squeamish", RealClock()).decode())
+    assert "  payments/0/1-4 at squeamish, 1 failed attempt, is replayed in 3" in text
+    found = samples(exposition(read_status(tmp_path / ".streamwork", "squeamish", RealClock())).decode())
     assert found["streamwork_waiting_events", "failed"] == 3 and found["streamwork_waiting_events", "pending"] == 0
     (file,) = (tmp_path / ".streamwork" / "squeamish" / "inbox" / "@waiting").glob("*3-*.parquet")
     file.write_bytes(b"")
@@ -130,10 +133,35 @@ def test_the_metrics_are_what_was_counted(tmp_path: Path) -> None:
     assert error("status", "--root", tmp_path / ".streamwork", "squeamish", "--prometheus")["code"] == "SW-USAGE"
 
 
+def test_text_json_and_metrics_show_the_same_status(tmp_path: Path) -> None:
+    run_job(squeamish_job(tmp_path, parallelism=2), tmp_path / ".streamwork")
+    model = read_status(tmp_path / ".streamwork", "squeamish", RealClock())
+    plain = msgspec.json.decode(msgspec.json.encode(model))
+    assert {**status(tmp_path), "age_seconds": None} == {**plain, "age_seconds": None}
+    found, lines = samples(exposition(model).decode()), status_lines(model)
+    assert found["streamwork_checkpoint",] == model.checkpoint == 3
+    assert found["streamwork_checkpoint_timestamp_seconds",] == model.completed_at
+    assert any(line.startswith(f"checkpoint {model.checkpoint}, ") for line in lines)
+    for name, counts in model.counts.items():
+        row = next(line.split() for line in lines if line.split()[0] == name)
+        assert [number.replace(",", "") for number in row[1:3]] == [
+            str(counts.committed[kind]) for kind in ("processed", "delivered")
+        ]
+        for family, which in (
+            ("streamwork_events_total", "attempted"),
+            ("streamwork_committed_events_total", "committed"),
+        ):
+            for kind, number in getattr(counts, which).items():
+                parts = {one: getattr(mine, which)[kind] for one, mine in counts.instances.items()}
+                assert sum(parts.values()) == number
+                assert {one: found[family, name, one, kind] for one in parts} == parts
+    assert set(model.counts["squeamish"].instances) == {"0", "1"}
+
+
 def test_without_a_history_the_rest_is_there(tmp_path: Path) -> None:
     run_job(squeamish_job(tmp_path), tmp_path / ".streamwork")
     (tmp_path / ".streamwork" / "squeamish" / "history.sqlite").unlink()
-    found = samples(exposition(tmp_path / ".streamwork", "squeamish", RealClock()).decode())
+    found = samples(exposition(read_status(tmp_path / ".streamwork", "squeamish", RealClock())).decode())
     assert {name for name, *_ in found} == {
         "streamwork_checkpoint",
         "streamwork_checkpoint_timestamp_seconds",

@@ -204,7 +204,7 @@ def test_a_job_that_waits_for_its_restart_is_seen_and_can_be_stopped(folder: Pat
         with (folder / "transactions.jsonl").open("a") as file:
             file.write('{"id": "bad", "card": "card-1", "amount": "much"}\n')
         wait_for(lambda: status(folder)["restarting"])
-        assert "\nstarting again after a failure: process " in ask(folder, "status").stdout
+        assert "\nrestarting after a failure: process " in ask(folder, "status").stdout
         refused = call(folder, "run", "card_usage.py", "--mode", "local", "--lease", LEASE)
         assert refused.stderr.startswith("SW-DRIVER-ALIVE"), "the job is still held"
         stopped = ask(folder, "stop")
@@ -249,7 +249,7 @@ def checkpoints(place: Path, *arguments: str) -> subprocess.CompletedProcess[str
 def test_checkpoints_are_listed_with_their_steps_and_verified(place: Path) -> None:
     listed = checkpoints(place, "--verify")
     assert listed.returncode == 0, listed.stdout
-    assert "every file of every checkpoint is whole" in listed.stdout
+    assert "every file of every checkpoint is intact" in listed.stdout
     heading, newest, *_ = listed.stdout.splitlines()[1:]
     for word in ("checkpoint", "state", "age", "events", "keys", "bytes", "plan", "compute", "commit", "fence"):
         assert word in heading
@@ -335,5 +335,5 @@ def test_what_was_abandoned_or_set_aside_is_listed(place: Path) -> None:
         db.execute(record)
     assert states() == [(5, "quarantined"), (4, "abandoned"), (3, "completed")]
     seen = ask(place.parents[1], "status", job="summing").stdout
-    assert "\nabandoned: 1 of the last hundred epochs\n" in seen
+    assert "\nabandoned: 1 of the last 100 epochs\n" in seen
     assert "\nquarantined: checkpoint 5, by the start of fence 7 (see quarantine/7)\n" in seen

@@ -33,8 +33,9 @@ from cluster import command_line, environment, kill, python_workers
 from real_servers import PostgresServer, RedisServer
 from soak.oracles import Round, check, check_the_check
 from soak.soak_job import PROMISES, build
-from streamwork.observe.letters import Letterbox
-from streamwork.observe.status import stop
+from streamwork.observe.dead_letters import DeadLetterBook
+from streamwork.run import replaying
+from streamwork.run.stop_request import request_stop
 from streamwork.world import RealClock
 
 TESTS = Path(__file__).parents[1]
@@ -129,8 +130,9 @@ class Soaked:
     def replay_letters(self) -> None:
         """What failed goes in once more, and does not fail again."""
         (self.folder / "repaired").touch()
-        box = Letterbox(self.folder / "root", "soak")
-        done = box.replay_all(build(self.promise, self.source, self.postgres.dsn, self.redis.url, self.folder).graph())
+        book = DeadLetterBook(self.folder / "root", "soak")
+        graph = build(self.promise, self.source, self.postgres.dsn, self.redis.url, self.folder).graph()
+        done = replaying.replay(book.store, str(self.folder / "root"), graph, book.replayable())
         self.letters += len(done.letters)
         self.replayed = max((self.replayed, *done.files))
 
@@ -169,7 +171,7 @@ class Soaked:
         self.replay_letters()
         self.wait_until(self.has_caught_up)
         assert self._process is not None
-        stop(self.folder / "root", "soak", PATIENCE, RealClock(), lambda line: None)
+        request_stop(self.folder / "root", "soak", PATIENCE, RealClock(), lambda line: None)
         assert self._process.wait(60) == 0, (self.folder / "driver.txt").read_text()[-3000:]
 
     def _drive(self) -> None:

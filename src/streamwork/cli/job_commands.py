@@ -8,33 +8,37 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 from rich.table import Table
 
 from streamwork.cli.output import JSON, console, print_json, say
+from streamwork.cli.status_text import status_lines
 from streamwork.epoch.history.history import Seconds
 from streamwork.errors import WrongUse
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
-from streamwork.observe.checkpoints import MEND, list_checkpoints
-from streamwork.observe.status import lines, look, stop
+from streamwork.observe.checkpoints import CheckpointList, read_checkpoints
+from streamwork.observe.status import read_status
+from streamwork.run.stop_request import StopResult, request_stop
 from streamwork.world import RealClock
 
 STEPS = Seconds.__struct_fields__
 WIDTH = 130
+RESTORE = (
+    "restore the files from a backup; the next start sets aside what it cannot use, and resumes at an intact checkpoint"
+)
 
 
 def about_a_job(command: Callable[..., None]) -> Callable[..., None]:
-    """JOBFILE[:NAME], or --root ROOT JOB."""
+    """Adds the arguments JOBFILE[:NAME], or --root ROOT JOB."""
     root = click.option("--root", type=click.Path(path_type=Path), help="The root; JOB is then the job's name.")
     return click.argument("job", metavar="JOBFILE[:NAME] | JOB")(root(command))
 
 
 def find(job: str, root: Path | None) -> tuple[Path, str]:
-    """The root and the name that a command is about. The job file is only imported where one is named."""
+    """The root and the name of the job. A job file is imported only if one is named."""
     if root is None or Path(job.partition(":")[0]).is_file():
         loaded = load_job(job)
         return (root or loaded.default_root).absolute(), loaded.job.name
@@ -43,36 +47,44 @@ def find(job: str, root: Path | None) -> tuple[Path, str]:
 
 @click.command("status")
 @about_a_job
-@click.option("--prometheus", is_flag=True, help="Print the counts as metrics for Prometheus.")
+@click.option("--prometheus", is_flag=True, help="Print metrics in the format of Prometheus.")
 @JSON
 def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool) -> None:
-    """Show who runs a job, whether it is alive, how far it is, and what was counted."""
+    """Show where a job runs, its last checkpoint, its lag and its counts."""
+    if prometheus and as_json:
+        raise WrongUse("SW-USAGE", "--prometheus and --json are two formats", "use one of them")
+    status = read_status(*find(job, root), RealClock())
     if prometheus:
-        if as_json:
-            raise WrongUse("SW-USAGE", "--prometheus and --json are two formats", "use one of them")
         from streamwork.observe.metrics import exposition
 
-        say(exposition(*find(job, root), RealClock()).decode().removesuffix("\n"))
-        return
-    status = look(*find(job, root), RealClock())
-    if as_json:
+        say(exposition(status).decode().removesuffix("\n"))
+    elif as_json:
         print_json(status)
     else:
-        for line in lines(status):
+        for line in status_lines(status):
             say(line)
 
 
 @click.command("stop")
 @about_a_job
-@click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="How long to wait for its end.")
+@click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="How long to wait for the end.")
 @JSON
 def stop_command(job: str, root: Path | None, timeout: str, as_json: bool) -> None:
-    """Ask a running job to end after the checkpoint under way, and wait until it has."""
-    stopped = stop(*find(job, root), seconds(timeout), RealClock(), lambda line: say(line, err=True))
+    """Ask a running job to stop after the checkpoint in progress, and wait until it has."""
+    stopped = request_stop(*find(job, root), seconds(timeout), RealClock(), lambda line: say(line, err=True))
     if as_json:
         print_json(stopped)
     else:
-        say(f"{stopped.text}; the last checkpoint is {stopped.checkpoint}")
+        say(stop_line(stopped))
+
+
+def stop_line(stopped: StopResult) -> str:
+    retry = (
+        ""
+        if stopped.abandoned is None
+        else f"; checkpoint {stopped.abandoned}, which waited for a retry, was abandoned: the next start reads its input again"
+    )
+    return f"{stopped.text}{retry}; the last checkpoint is {stopped.checkpoint}"
 
 
 @click.command("checkpoints")
@@ -83,35 +95,32 @@ def stop_command(job: str, root: Path | None, timeout: str, as_json: bool) -> No
 @JSON
 def checkpoints_command(job: str, root: Path | None, verify: bool, as_json: bool) -> None:
     """List the checkpoints of a job, newest first."""
-    root, name = find(job, root)
-    rows = list_checkpoints(root, name, RealClock(), verify)
-    damaged = [row for row in rows if "problems" in row]
+    found = read_checkpoints(*find(job, root), RealClock(), verify)
     if as_json:
-        verdict = {"ok": not damaged} if verify else {}
-        print_json({"job": name, "root": str(root), **verdict, "checkpoints": rows})
+        print_json(found)
     else:
-        say(f"job {name}, root {root}")
-        _show(rows)
-        for row in damaged:
-            say("\n".join(f"\ncheckpoint {row['checkpoint']}: {problem}" for problem in row["problems"]))
-        if damaged:
-            say(f"  what to do: {MEND}")
+        say(f"job {found.job}, root {found.root}")
+        _show(found)
+        for one in found.damaged:
+            say("\n".join(f"\ncheckpoint {one.checkpoint}: {problem}" for problem in one.problems or ()))
+        if found.damaged:
+            say(f"  what to do: {RESTORE}")
         elif verify:
-            say("every file of every checkpoint is whole")
-    sys.exit(1 if verify and damaged else 0)
+            say("every file of every checkpoint is intact")
+    sys.exit(1 if verify and found.damaged else 0)
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(found: CheckpointList) -> None:
     table = Table("checkpoint", "state", "age", "events", "keys", "bytes", *STEPS, "fence", box=None)
-    for row in rows:
-        steps = msgspec.to_builtins(row.get("seconds", Seconds()))
+    for one in found.checkpoints:
+        steps = msgspec.to_builtins(one.seconds or Seconds())
         table.add_row(
-            str(row["checkpoint"]),
-            row["state"],
-            "" if row["age_seconds"] is None else f"{row['age_seconds']:,.0f} s",
-            *(f"{row[name]:,}" if name in row else "" for name in ("events", "keys", "state_bytes")),
+            str(one.checkpoint),
+            one.state.value,
+            "" if one.age_seconds is None else f"{one.age_seconds:,.0f} s",
+            *("" if number is msgspec.UNSET else f"{number:,}" for number in (one.events, one.keys, one.state_bytes)),
             *("" if steps[name] is None else f"{steps[name] * 1000:,.0f} ms" for name in STEPS),
-            str(row.get("fence", "")),
+            "" if one.fence is msgspec.UNSET else str(one.fence),
         )
-    # What does not fit is better wrapped by the terminal than cut off here.
+    # A line that does not fit is wrapped by the terminal rather than cut off here.
     console(width=max(WIDTH, console().width)).print(table)

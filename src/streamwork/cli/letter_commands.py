@@ -1,4 +1,4 @@
-"""``streamwork dead-letters``: events that a job could not do; to look at, and to let them go in once more."""
+"""``streamwork dead-letters``: lists, shows and replays events that failed permanently."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from streamwork.delivery import Letter
 from streamwork.epoch.store import Store
 from streamwork.errors import WrongUse
 from streamwork.job.jobfile import load_job
-from streamwork.observe.letters import Letterbox, Listed
+from streamwork.observe.dead_letters import DeadLetterBook, ListedLetter
+from streamwork.run.replaying import replay
 from streamwork.wording import plural
 from streamwork.world import RealDisk
 
 MOST_ERROR = 80  # characters in a list
 
-COMPONENT = click.option("--component", metavar="ID", help="Only those of one component.")
+COMPONENT = click.option("--component", metavar="ID", help="Only the letters of one component.")
 
 
 @click.group("dead-letters")
 def letters_group() -> None:
-    """Events that a job could not do: list them, look at one, replay them."""
+    """List, show and replay events that failed permanently."""
 
 
 @letters_group.command("list")
@@ -36,10 +37,10 @@ def letters_group() -> None:
 def list_command(job: str, root: Path | None, component: str | None, as_json: bool) -> None:
     """List the dead letters of a job, oldest checkpoint first."""
     root, name = find(job, root)
-    box = Letterbox(root, name)
+    book = DeadLetterBook(root, name)
     if component is not None:
-        box.check_component(component)
-    found = box.all(component)
+        book.check_component(component)
+    found = book.all(component)
     if as_json:
         shown = [_facts(one) for one in found]
         print_json({"job": name, "root": str(root), "count": len(found), "dead_letters": shown})
@@ -58,9 +59,9 @@ def list_command(job: str, root: Path | None, component: str | None, as_json: bo
 @click.argument("letter", metavar="ID")
 @JSON
 def show_command(job: str, root: Path | None, letter: str, as_json: bool) -> None:
-    """Show everything that is known of one dead letter."""
+    """Show one dead letter in full."""
     root, name = find(job, root)
-    found = Letterbox(root, name).find(letter)
+    (found,) = DeadLetterBook(root, name).find([letter])
     if as_json:
         print_json({"job": name, "root": str(root), **_facts(found), "event": _event(found.letter)})
         return
@@ -75,40 +76,41 @@ def show_command(job: str, root: Path | None, letter: str, as_json: bool) -> Non
 @click.argument("job", metavar="JOBFILE[:NAME]")
 @click.option("--root", type=click.Path(path_type=Path), help="The root, if it is not .streamwork beside JOBFILE.")
 @click.argument("letters", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that have not been replayed yet and are events.")
+@click.option("--all", "everything", is_flag=True, help="All events that have not been replayed yet.")
 @COMPONENT
 @JSON
 def replay_command(
     job: str, root: Path | None, letters: tuple[str, ...], everything: bool, component: str | None, as_json: bool
 ) -> None:
-    """Let dead letters go in once more, through the job's inbox. Each goes in once, to the component that could not do it.
+    """Replay dead letters, through the job's inbox. Each is processed once, by the component that failed it.
 
-    It needs the job file: every event is checked against the type that the component takes now, before anything is written.
+    It needs the job file: every event is checked against the current type of the component's input before anything is written.
     """
     if root is not None and not Path(job.partition(":")[0]).is_file() and Store(RealDisk(), root, job).identity():
         raise WrongUse(
             "SW-USAGE",
-            f"{job} is the name of a job, but a replay needs the file that defines it: events are compared with the types that "
-            "it has now",
+            f"{job} is the name of a job, but a replay needs the job file, to check events against its current types",
             f"`streamwork dead-letters replay --root {shlex.quote(str(root))} JOBFILE --all`, with that file as JOBFILE",
         )
     if everything == bool(letters) or (component is not None and not everything):
         raise WrongUse("SW-USAGE", "which letters?", "name their ids, or use --all [--component ID]")
     loaded = load_job(job)
-    box = Letterbox((root or loaded.default_root).absolute(), loaded.job.name)
+    root = (root or loaded.default_root).absolute()
+    book = DeadLetterBook(root, loaded.job.name)
     graph = loaded.job.graph()
     if component is not None:
-        box.check_component(component, [node.id for node in graph.nodes])
-    done = box.replay_all(graph, component) if everything else box.replay(graph, letters)
+        book.check_component(component, [node.id for node in graph.nodes])
+    chosen = book.replayable(component) if everything else [one.letter for one in book.find(letters)]
+    done = replay(book.store, str(root), graph, chosen)
     if as_json:
         print_json(done)
     elif done.letters:
-        say(f"{len(done.letters):,} go in with the next checkpoint of {done.job}: of the run under way, or of the next")
+        say(f"{plural(len(done.letters), 'letter')} will be processed with the next checkpoint of {done.job}")
     else:
         say("nothing to replay")
 
 
-def _facts(one: Listed) -> dict[str, Any]:
+def _facts(one: ListedLetter) -> dict[str, Any]:
     return {
         "id": one.letter.id,
         "component": one.letter.component,
@@ -121,7 +123,7 @@ def _facts(one: Listed) -> dict[str, Any]:
     }
 
 
-def _line(one: Listed) -> tuple[str, ...]:
+def _line(one: ListedLetter) -> tuple[str, ...]:
     letter, error = one.letter, " ".join(one.letter.error.split())
     short = error if len(error) <= MOST_ERROR else error[: MOST_ERROR - 4] + " ..."
     replayed = "yes" if one.replayed else "no" if letter.to else "-"
@@ -129,7 +131,7 @@ def _line(one: Listed) -> tuple[str, ...]:
 
 
 def _event(letter: Letter) -> Any:
-    """What it holds: an event, or the text that was none."""
+    """The content: an event, or text that could not be parsed."""
     try:
         return msgspec.json.decode(letter.event) if letter.to else letter.event
     except msgspec.DecodeError:

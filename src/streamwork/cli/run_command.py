@@ -18,6 +18,7 @@ from streamwork.job import Job, Layout
 from streamwork.job.jobfile import load_job
 from streamwork.observe.access import Endpoint, token
 from streamwork.observe.metrics_server import TOKEN, serving
+from streamwork.observe.status import read_status
 from streamwork.run.options import RunOptions
 from streamwork.run.outcome import NOT_STARTED, Outcome
 from streamwork.run.runner import run
@@ -73,8 +74,10 @@ def run_command(
             return run(loaded.job, options, watcher, clock, stop)
         from streamwork.observe.metrics import exposition
 
-        text = partial(exposition, options.root, options.mode.folder(loaded.job.name), clock)
-        with serving(text, Endpoint.parse(metrics), token(options.root, TOKEN), watcher.on_note):
+        status = partial(read_status, options.root, options.mode.folder(loaded.job.name), clock, watch=False)
+        with serving(
+            lambda: exposition(status()), Endpoint.parse(metrics), token(options.root, TOKEN), watcher.on_note
+        ):
             return run(loaded.job, options, watcher, clock, stop)
 
     outcome = watched(as_json, work)

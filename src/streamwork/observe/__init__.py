@@ -1,4 +1,5 @@
-"""Read models of a job's folder: status, checkpoints, metrics, dead letters.
+"""Read models of a job's folder: status, checkpoints, counters, dead letters, metrics.
 
-Reads files only, and prints nothing; the command line and the metrics server show what it returns.
+Each is a frozen value that is read from files. The command line prints it as text or JSON, the metrics server as metrics; so
+they never disagree. Nothing here prints, or changes a file of the job.
 """

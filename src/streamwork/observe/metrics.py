@@ -1,120 +1,101 @@
-"""The counts of a job for Prometheus.
+"""Metrics of a job for Prometheus, made from its `JobStatus`.
 
-They are read from the job's files at every question, so they are the same whoever asks, and the job is not disturbed. What was
-counted is counted since `history.sqlite` was begun; if that file is removed, it begins anew.
+Counters count since `history.sqlite` was created; if that file is removed, they start again at zero.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from streamwork.delivery.retrying import Mark, marks
-from streamwork.epoch.fences import Fences
-from streamwork.epoch.history.history import Count, input_ends, outcomes, totals
-from streamwork.epoch.history.lag import lags
-from streamwork.epoch.store import Store
-from streamwork.observe.checkpoints import open_store
-from streamwork.observe.status import letters, waits
-from streamwork.world import Clock, RealProcesses
+from streamwork.epoch.history.history import Result
+from streamwork.observe.status import JobStatus
 
 
-def exposition(root: Path, job: str, clock: Clock) -> bytes:
+def exposition(status: JobStatus) -> bytes:
     """The metrics of a job in Prometheus' text format."""
     registry = CollectorRegistry()
-    registry.register(JobMetrics(open_store(root, job), job, clock))
+    registry.register(JobMetrics(status))
     return generate_latest(registry)
 
 
 class JobMetrics(Collector):
-    """What the files of a job say."""
+    """The status of a job as metrics."""
 
-    def __init__(self, store: Store, job: str, clock: Clock) -> None:
-        self._store = store
-        self._job = job
-        self._clock = clock
+    def __init__(self, status: JobStatus) -> None:
+        self._status = status
 
     def describe(self) -> list[Metric]:
-        return []  # else it would be asked for everything before it is asked for anything
+        return []  # otherwise the registry collects everything once to learn the names
 
     def collect(self) -> Iterator[Metric]:
-        history = self._store.folder / "history.sqlite"
-        counted = totals(history)
-        committed = [one for one in counted if one.outcome.committed]
         yield self._events(
-            "streamwork_events", "Events by what became of them, in every attempt that is known.", counted
+            "streamwork_events", "Events by what became of them, in every attempt that is known.", "attempted"
         )
-        yield self._events("streamwork_committed_events", "The same, in epochs that were committed.", committed)
-        yield from self._epochs(history)
+        yield self._events("streamwork_committed_events", "The same, in epochs that were committed.", "committed")
+        yield from self._epochs()
         yield from self._checkpoint()
-        yield self._lag(history)
-        yield from self._undone()
+        yield self._lag()
+        yield from self._unfinished()
 
-    def _events(self, name: str, what: str, counted: list[Count]) -> Metric:
+    def _events(self, name: str, what: str, which: str) -> Metric:
         family = CounterMetricFamily(name, what, labels=["job", "component", "instance", "kind"])
-        sums: dict[tuple[str, str, str, str], int] = {}
-        for one in counted:
-            for kind, number in one.counts.numbers.items():
-                key = (self._job, one.counts.component, str(one.counts.instance), kind)
-                sums[key] = sums.get(key, 0) + number
-        for labels, number in sums.items():
-            family.add_metric(labels, number)
+        for component, counts in self._status.counts.items():
+            for instance, mine in counts.instances.items():
+                for kind, number in getattr(mine, which).items():
+                    family.add_metric([self._status.job, component, instance, kind], number)
         return family
 
-    def _epochs(self, history: Path) -> Iterator[Metric]:
-        epochs = CounterMetricFamily("streamwork_epochs", "Epochs by what became of them.", labels=["job", "outcome"])
+    def _epochs(self) -> Iterator[Metric]:
+        epochs = CounterMetricFamily("streamwork_epochs", "Epochs by outcome.", labels=["job", "outcome"])
         seconds = SummaryMetricFamily(
-            "streamwork_epoch_seconds", "How long the steps of committed epochs took.", labels=["job", "step"]
+            "streamwork_epoch_seconds", "Duration of the steps of committed epochs.", labels=["job", "step"]
         )
-        known = outcomes(history)
-        for one in known:
-            epochs.add_metric([self._job, one.outcome.value], one.epochs)
-        done = [(one.epochs, msgspec.structs.asdict(one.seconds)) for one in known if one.outcome.committed]
+        known = self._status.epochs
+        for outcome, counts in known.items():
+            epochs.add_metric([self._status.job, outcome], counts.epochs)
+        done = [
+            (counts.epochs, msgspec.structs.asdict(counts.seconds))
+            for outcome, counts in known.items()
+            if Result(outcome).committed
+        ]
         for step in done[0][1] if done else ():
             took = sum(steps[step] or 0.0 for _, steps in done)
-            seconds.add_metric([self._job, step], count_value=sum(count for count, _ in done), sum_value=took)
+            seconds.add_metric([self._status.job, step], count_value=sum(count for count, _ in done), sum_value=took)
         yield epochs
         yield seconds
 
     def _checkpoint(self) -> Iterator[Metric]:
         number = GaugeMetricFamily("streamwork_checkpoint", "The newest completed checkpoint.", labels=["job"])
         at = GaugeMetricFamily(
-            "streamwork_checkpoint_timestamp_seconds", "When it was completed, since 1970.", labels=["job"]
+            "streamwork_checkpoint_timestamp_seconds",
+            "When the newest checkpoint was completed, since 1970.",
+            labels=["job"],
         )
-        if (newest := max(self._store.completed(), default=None)) is not None:
-            number.add_metric([self._job], newest)
-            with contextlib.suppress(OSError, StopIteration):  # it was pruned this very moment
-                at.add_metric([self._job], self._store.written_at(newest))
+        if self._status.checkpoint is not None:
+            number.add_metric([self._status.job], self._status.checkpoint)
+        if self._status.completed_at is not None:
+            at.add_metric([self._status.job], self._status.completed_at)
         yield number
         yield at
 
-    def _lag(self, history: Path) -> Metric:
+    def _lag(self) -> Metric:
         family = GaugeMetricFamily(
             "streamwork_lag",
             "Input that no completed checkpoint has read, in the source's unit.",
             labels=["job", "source", "partition", "unit"],
         )
-        done = next((one.manifest for one in self._store.stored() if one.completed and one.manifest is not None), None)
-        for source, lag in lags(input_ends(history), {} if done is None else done.positions).items():
+        for source, lag in self._status.lag.items():
             for partition, behind in lag.partitions.items():
-                family.add_metric([self._job, source, partition, lag.unit], behind)
+                family.add_metric([self._status.job, source, partition, lag.unit], behind)
         return family
 
-    def _marks(self) -> list[Mark]:
-        newest = max(self._store.completed(), default=0)
-        fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
-        mine = fences.newest()
-        found = [] if mine is None else marks(self._store.disk, self._store.folder, mine.fence)
-        return [mark for mark in found if mark.epoch > newest]
-
-    def _undone(self) -> Iterator[Metric]:
+    def _unfinished(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily(
             "streamwork_waiting_events", "Events that are not done, under acknowledging.", labels=["job", "state"]
         )
@@ -123,17 +104,17 @@ class JobMetrics(Collector):
         )
         retrying = GaugeMetricFamily(
             "streamwork_retrying_events",
-            "Events that a component tries again in place while their checkpoint waits.",
+            "Events that a component retries in place while their checkpoint waits.",
             labels=["job", "component"],
         )
-        found = waits(self._store, self._clock.now())
+        job, found = self._status.job, self._status.waiting
         if not found.problem:
-            waiting.add_metric([self._job, "failed"], found.count - found.pending)
-            waiting.add_metric([self._job, "pending"], found.pending)
-        for component, count in letters(self._store).by_component.items():
-            kept.add_metric([self._job, component], count)
-        for component, count in Counter(mark.component for mark in self._marks()).items():
-            retrying.add_metric([self._job, component], count)
+            waiting.add_metric([job, "failed"], found.count - found.pending)
+            waiting.add_metric([job, "pending"], found.pending)
+        for component, count in self._status.dead_letters.by_component.items():
+            kept.add_metric([job, component], count)
+        for component, count in Counter(one.component for one in self._status.retrying).items():
+            retrying.add_metric([job, component], count)
         yield waiting
         yield kept
         yield retrying

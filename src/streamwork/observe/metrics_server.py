@@ -1,6 +1,6 @@
-"""Answering Prometheus while a job runs.
+"""The HTTP server that Prometheus reads metrics from while a job runs.
 
-The server has one route, and every request must carry the bearer token. It listens on loopback unless another address is given.
+It has one route, and every request must carry the bearer token. It listens on loopback unless another address is given.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from streamwork.observe.access import Endpoint, Token
 
 ROUTE = "/metrics"
 TOKEN = "STREAMWORK_METRICS_TOKEN"
-"""The environment variable that holds the token; without it the root has one (`observe.access`)."""
+"""The environment variable of the token; without it, the root has a token file (`observe.access`)."""
 SOCKET_SECONDS = 5.0
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @contextlib.contextmanager
 def serving(
-    text: Callable[[], bytes], endpoint: Endpoint, token: Token, tell: Callable[[str], None]
+    text: Callable[[], bytes], endpoint: Endpoint, token: Token, note: Callable[[str], None]
 ) -> Iterator[ThreadingHTTPServer]:
-    """Answer with `text` until the block ends. `tell` gets the address, and where the token is."""
+    """Answer requests with `text` until the block ends. `note` receives the address, and where the token is."""
 
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if endpoint.is_ipv6 else socket.AF_INET
@@ -45,11 +45,11 @@ def serving(
             f"cannot listen on {endpoint.name(endpoint.port)}: {error}",
             "choose another address or port, or port 0 for any that is free",
         ) from error
-    server.block_on_close = False  # whoever is slow to listen does not hold up the end of a run
+    server.block_on_close = False  # a slow client does not delay the end of a run
     thread = threading.Thread(target=server.serve_forever, name="streamwork-metrics", daemon=True)
     thread.start()
     try:
-        tell(f"metrics at http://{endpoint.name(server.server_port)}{ROUTE}, bearer token in {token.where}")
+        note(f"metrics at http://{endpoint.name(server.server_port)}{ROUTE}, bearer token in {token.where}")
         yield server
     finally:
         server.shutdown()
@@ -58,7 +58,7 @@ def serving(
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET /metrics, and nothing else."""
+    """Answers GET /metrics only."""
 
     server_version, sys_version = "streamwork", ""
     timeout = SOCKET_SECONDS
@@ -72,13 +72,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             self._send(HTTPStatus.OK, self.answer())
-        except StreamworkError as error:  # such as a job that has not begun yet
+        except StreamworkError as error:  # such as a job that has not started yet
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, error.code.encode())
 
     def _refusal(self) -> HTTPStatus | None:
-        """Refuse pages in a browser, under any name of this machine, and requests without the token.
+        """The status of a refused request: one from a web page, under another name of this machine, or without the token.
 
-        Names of a server that is not on loopback are not known here: there the token alone decides.
+        The names of a server that is not on loopback are unknown here: only the token is checked.
         """
         assert isinstance(self.server, ThreadingHTTPServer)
         mine = {self.at.name(self.server.server_port), f"localhost:{self.server.server_port}"}
@@ -100,4 +100,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Questions are no news."""
+        """Requests are not logged."""

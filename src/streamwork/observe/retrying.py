@@ -1,4 +1,4 @@
-"""Which components try an event again, as `status` shows it."""
+"""`RetriedEvent`: an event that a component retries in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamwork.world import Clock, Disk
 
 
 class RetriedEvent(msgspec.Struct, frozen=True):
-    """An event that one instance of a component tries again; its checkpoint waits for it."""
+    """An event that one instance of a component retries; its checkpoint waits for it."""
 
     component: str
     instance: int
@@ -19,15 +19,15 @@ class RetriedEvent(msgspec.Struct, frozen=True):
     event: str
     error: str
     failures: int
-    times: int | None  # how often it may be tried again; None: no limit
+    times: int | None  # maximum number of retries; None: no limit
     within: float | None  # seconds after the first failure; None: no limit
     then: str
     for_seconds: float  # since the first failure
-    next_seconds: float  # until the next try
+    next_seconds: float  # until the next attempt
 
 
-def retried(disk: Disk, folder: Path, fence: int, done: int, clock: Clock) -> list[RetriedEvent]:
-    """What the tasks of a driver try again, in epochs beyond the newest completed one."""
+def read_retrying(disk: Disk, folder: Path, fence: int, completed: int, clock: Clock) -> list[RetriedEvent]:
+    """The events that a driver's tasks retry, in epochs beyond the newest completed one."""
     now = clock.now()
     return [
         RetriedEvent(
@@ -44,19 +44,5 @@ def retried(disk: Disk, folder: Path, fence: int, done: int, clock: Clock) -> li
             round(max(0.0, mark.due - now), 1),
         )
         for mark in marks(disk, folder, fence)
-        if mark.epoch > done
+        if mark.epoch > completed
     ]
-
-
-def retried_lines(found: list[RetriedEvent]) -> list[str]:
-    told = []
-    for one in found:
-        limits = [] if one.times is None else [f"{one.times} retries"]
-        limits += [] if one.within is None else [f"{one.within:g} s"]
-        end = f"after {' or '.join(limits)}: {one.then}" if limits else "without a limit"
-        told.append(
-            f"retrying: {one.component}[{one.instance}] has failed {one.failures} times in {one.for_seconds:.1f} s, "
-            f"next try in {one.next_seconds:.1f} s ({end}); checkpoint {one.checkpoint} waits"
-        )
-        told.append(f"  {one.error}; event {one.event}")
-    return told

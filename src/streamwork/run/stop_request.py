@@ -1,0 +1,97 @@
+"""``streamwork stop``: asks the driver of a job to stop, and waits until it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from streamwork.delivery.retrying import Mark, marks
+from streamwork.epoch.control import GONE, Control, Kind
+from streamwork.epoch.fences import Fences, Life
+from streamwork.epoch.job_folder import open_store
+from streamwork.errors import JobFailed
+from streamwork.world import Clock, RealProcesses
+
+POLL_SECONDS = 0.05
+NOTE_SECONDS = 5.0
+"""Time between two notes about the wait."""
+GRACE_SECONDS = 5.0
+"""A driver marks itself as ended before it answers. Maximum time between the two."""
+RESTART_SECONDS = 0.5
+"""A driver that fails marks itself as ended before its supervisor announces a restart. Maximum time between the two."""
+
+
+class StopResult(msgspec.Struct, frozen=True):
+    """How a job stopped."""
+
+    job: str
+    root: str
+    was_running: bool
+    checkpoint: int | None
+    text: str
+    abandoned: int | None = None  # the checkpoint that waited for a retry, which the stop cancelled
+
+
+def request_stop(
+    root: Path, job: str, timeout: float, clock: Clock, note: Callable[[str], object] = lambda line: None
+) -> StopResult:
+    """Ask the driver to stop after the epoch in progress, and wait until it has. Raises SW-STOP-TIMEOUT.
+
+    If the driver fails meanwhile and the same run restarts the job, the new driver is asked.
+    """
+    store, processes = open_store(root, job), RealProcesses()
+    fences = Fences(store.disk, store.folder, clock, processes)
+    control = Control(store.disk, store.folder, clock)
+    until, next_note, asked, fence = clock.monotonic() + timeout, 0.0, "", 0
+    ended_at: float | None = None
+    retried: dict[int, Mark] = {}  # checkpoint -> what it was seen to wait for
+    while True:
+        # The holder is read before the answer, so that an answer given in between is not missed.
+        holder = fences.holder()
+        over = holder is None or holder.life is Life.GONE
+        if holder is not None and holder.life is Life.ENDED:
+            ended_at = clock.monotonic() if ended_at is None else ended_at
+            deadline = ended_at + (GRACE_SECONDS if asked else RESTART_SECONDS)
+            over = processes.gone(holder.process) or clock.monotonic() > deadline
+        answer = control.answer(asked) if asked else None
+        if answer is not None and answer.text != GONE:
+            abandoned = max((epoch for epoch in retried if epoch > (answer.checkpoint or 0)), default=None)
+            return StopResult(job, str(root), True, answer.checkpoint, answer.text, abandoned)
+        if over or holder is None:
+            if asked:
+                control.withdraw(asked)
+            ended = "was killed" if holder is not None and holder.life is Life.GONE else "has ended by itself"
+            newest = max(store.completed(), default=None)
+            return StopResult(job, str(root), bool(asked), newest, ended if asked else "not running")
+        if holder.life is Life.ENDED:
+            clock.sleep(POLL_SECONDS)
+            continue
+        ended_at = None
+        retried |= {mark.epoch: mark for mark in marks(store.disk, store.folder, holder.fence)}
+        if holder.fence != fence or answer is not None:
+            if asked:
+                control.withdraw(asked)
+            asked, fence = control.ask(Kind.STOP, holder.fence), holder.fence
+        now = clock.monotonic()
+        if now >= until:
+            raise JobFailed(
+                "SW-STOP-TIMEOUT",
+                f"{holder.process} has not stopped within {timeout:g} s",
+                "the request stays in place: the job stops when the epoch in progress is completed. To end it now, kill the "
+                "process (kill -9): nothing is lost, and the next start resumes at the last checkpoint",
+            )
+        if now >= next_note:
+            note(_note(str(holder.process), retried, until - now))
+            next_note = now + NOTE_SECONDS
+        clock.sleep(POLL_SECONDS)
+
+
+def _note(process: str, retried: dict[int, Mark], left: float) -> str:
+    waiting = f"(waiting {left:.0f} s more)"
+    if not retried:
+        return f"asked {process} to stop; it completes the epoch in progress {waiting}"
+    mark = retried[max(retried)]
+    what = f"{mark.component}[{mark.instance}] retries an event of checkpoint {mark.epoch}"
+    return f"asked {process} to stop; {what}, and stops retrying {waiting}"
