@@ -19,7 +19,7 @@ from streamwork.components.columns import to_batch
 from streamwork.components.expression import Expression, field
 from streamwork.components.predicates import CompareOp, Kind
 from streamwork.hosts.spark_filter import SparkVisitor
-from streamwork.job.exactness import is_exact
+from streamwork.job.push_down import is_exact
 
 EXACT = expressions.filter(lambda expression: is_exact(expression, Reading))
 SCANS = 8  # of the expressions, so many are also used as filters of a scan, which may pass over parts of a file

@@ -7,7 +7,7 @@ Where Spark sees things differently, a guard stands around it:
             parts of files; adding 0.0 makes one zero of both, and keeps such conditions away from files
     times   are compared by their microseconds: a literal goes through no time zone
 
-Text is compared by its bytes on both sides. Decimals are not compared here (`job.exactness` says why).
+Text is compared by its bytes on both sides. Decimals are not compared here (`job.push_down` says why).
 """
 
 from __future__ import annotations
