@@ -1,25 +1,25 @@
-"""Seats: which instance a task of the first stage computes.
+"""Affinity: a task of the first stage computes an instance whose state its process already has.
 
-Spark gives a task to any Python worker that is idle. Were a task bound to the instance of its number, instances would wander from
-process to process: each would read again and again what another has written, and in the end hold the state of all. But a task that
-reads its slices itself may compute any instance of its stage, so it takes one whose state its process has.
+Spark gives a task to any idle Python worker. If a task were fixed to the instance of its number, instances would move from process
+to process: each process would read the state that another one has written, and in the end hold the state of all. A task that reads
+its slices itself can compute any instance of its stage, so it binds its partition to one whose state its process has.
 
 1. For each epoch that it computes, the driver makes a folder, ``exchange/FENCE/EPOCH-RANDOM``.
-2. A task looks for the seat of its own partition there: it has one if it is run again.
-3. Else it goes through the instances, that with the fewest rows to read first, and takes the first seat that is free: a link
-   ``INSTANCE -> PARTITION``, which the file system makes for one only. It is never changed.
+2. A task looks there for the instance that its partition is bound to: there is one if the task is run again.
+3. Otherwise it goes through the instances, the one with the fewest rows to read first, and binds the first that is free: a link
+   ``INSTANCE -> PARTITION``, which the file system creates only once. It is never changed.
 4. When the epoch's job has ended, the driver removes the folder.
 
-So partitions and instances belong together one to one, and a partition has the same instance however often it is computed.
+So partitions and instances are bound one to one, and a partition has the same instance however often it is computed.
 
 A crash ...                  leaves                                      then
-of a task, before 3          nothing                                     it is run again, and takes a seat
-of a task, behind 3          its seat                                    it is run again, and finds the seat (2)
-of an executor               seats, as above; what it had sent is lost   the lost partitions are computed again, each in its seat
+of a task, before 3          nothing                                     it is run again, and binds an instance
+of a task, after 3           its link                                    it is run again, and finds the link (2)
+of an executor               links, as above; what it had sent is lost   the lost partitions are computed again, as they are bound
 of the driver                the folder                                  the next driver's first epoch removes it
 
-Two attempts at one partition that begin at the same moment, as Spark's speculation may have it, could take two seats; then a task
-finds none, fails, and with it the epoch, which is computed again. Nothing of this is durable, or has to be.
+Two attempts at one partition that begin at the same moment, as with Spark's speculation, could bind two instances. Then a task
+finds none, fails, and with it the epoch, which is computed again. The links are not durable and do not need to be.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from streamwork.world import number_of
 
 
 @contextlib.contextmanager
-def seats(works: Sequence[Assignment]) -> Iterator[str]:
-    """A folder for the seats of an epoch's works, as long as they are computed."""
+def affinity_folder(works: Sequence[Assignment]) -> Iterator[str]:
+    """The folder of an epoch's links, for as long as the epoch is computed."""
     fence, epoch = works[0].fence, works[0].epoch
     mine = Path(works[0].folder) / "exchange" / str(fence)
     if not mine.exists():
@@ -49,13 +49,13 @@ def seats(works: Sequence[Assignment]) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def take_seat(
+def bind_instance(
     folder: str, partition: int, works: Sequence[Assignment], unread: Callable[[Assignment], int]
 ) -> Assignment:
-    """The work that the task of a partition does. `unread` tells how many rows of its state would have to be read here."""
-    for seat in Path(folder).iterdir():
-        if str(seat.readlink()) == str(partition):
-            return works[int(seat.name)]
+    """The assignment that the task of a partition computes. `unread` counts the rows of its state that this process lacks."""
+    for link in Path(folder).iterdir():
+        if str(link.readlink()) == str(partition):
+            return works[int(link.name)]
     order = sorted(range(len(works)), key=lambda place: (unread(works[place]), place != partition, place))
     for place in order:
         try:
@@ -63,7 +63,7 @@ def take_seat(
         except FileExistsError:
             continue
         return works[place]
-    raise RuntimeError(f"no seat is left for partition {partition} of {len(works)}")
+    raise RuntimeError(f"no instance is left for partition {partition} of {len(works)}")
 
 
 def _remove_older(exchange: Path, fence: int) -> None:

@@ -36,7 +36,7 @@ from streamwork.engine import Abandoned, Assignment, Report, Reports
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.hosts.master import is_remote
 from streamwork.hosts.probe import cannot_run, unshared
-from streamwork.hosts.spark_affinity import seats
+from streamwork.hosts.spark_affinity import affinity_folder
 from streamwork.hosts.spark_cancel import SparkCancel
 from streamwork.hosts.spark_input import stage_input
 from streamwork.hosts.spark_rows import ROW_SCHEMA, places
@@ -59,7 +59,7 @@ class _Action:
         self.epoch = epoch
         self.rows: Future[Sequence[Any]]
         self.expired: Callable[[], bool] = lambda: False
-        self.lost = False  # it was cancelled because its time had expired
+        self.cancelled = False  # because its time had expired
 
 
 class SparkEpochs:
@@ -111,7 +111,7 @@ class SparkEpochs:
             rows = action.rows.result()
         except StreamworkError as error:
             self.forget()
-            if action.lost:
+            if action.cancelled:
                 raise Abandoned from error
             raise
         self._actions.popleft()
@@ -132,15 +132,15 @@ class SparkEpochs:
         context.setJobDescription(f"{layout.graph.job}: checkpoint {action.epoch}")
         choice = len(places(layout, 0)) > 1  # which instance of the first stage a task computes
         with (
-            SparkCancel(context, lambda: action.expired()) as patience,
-            seats(works) if choice else contextlib.nullcontext() as folder,
+            SparkCancel(context, lambda: action.expired()) as cancel,
+            affinity_folder(works) if choice else contextlib.nullcontext() as folder,
         ):
             try:
                 return self._action(
                     f"compute epoch {action.epoch}", lambda: self._line_of_stages(layout, works, folder)
                 )
             finally:
-                action.lost = patience.lost
+                action.cancelled = cancel.cancelled
 
     def forget(self) -> None:
         """End what is under way. Nothing else to do: workers find states by what they are."""

@@ -36,13 +36,13 @@ def spark_is_gone(sleep: Callable[[float], None] = time.sleep) -> bool:
     return True
 
 
-def how_it_ended(patience: float = 5.0) -> str:
+def how_it_ended(seconds: float = 5.0) -> str:
     """What became of the JVM of a Spark that is gone: its process, its exit code, and the last lines of its log."""
     process = _process()
     if process is None:
         return "its JVM was not started by this process"
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(patience)
+        process.wait(seconds)
     return f"its JVM (process {process.pid}) {_end_of(process.returncode)}{_last_lines()}"
 
 

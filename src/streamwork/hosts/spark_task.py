@@ -19,7 +19,7 @@ import pyarrow as pa
 from streamwork.delivery.retrying import FRESH_SECONDS
 from streamwork.engine import Assignment, Parcel, Worker
 from streamwork.engine.instance import Read
-from streamwork.hosts.spark_affinity import take_seat
+from streamwork.hosts.spark_affinity import bind_instance
 from streamwork.hosts.spark_input import Arrivals
 from streamwork.hosts.spark_rows import Rows
 from streamwork.job import Layout
@@ -45,18 +45,18 @@ def task(
     stage: int,
     remote: bool = False,
     native: tuple[str, ...] = (),
-    seats: str | None = None,
+    affinity: str | None = None,
 ) -> Task:
     """The function for `mapInArrow`: the attempts at one epoch by the instances of one stage.
 
-    `works` are those of the stage, in the order of its partitions; where there are `seats`, a task does the work that suits it.
+    `works` are those of the stage, in the order of its partitions; with an `affinity` folder, a task binds one of them.
     The rows of the last stage are the reports of all. A `remote` task makes sure that the job's folder is the driver's. `native`
     are the sources whose rows Spark brings into the stage.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # This function is sent by value, and with it a copy of every global that it names. What it calls is found by name.
-        return _run(load_layout, token, works, stage, remote, native, seats, batches)
+        return _run(load_layout, token, works, stage, remote, native, affinity, batches)
 
     return run
 
@@ -68,7 +68,7 @@ def _run(
     stage: int,
     remote: bool,
     native: tuple[str, ...],
-    seats: str | None,
+    affinity: str | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
@@ -81,7 +81,7 @@ def _run(
     mine = msgspec.json.decode(works, type=list[Assignment])
     if remote:
         _check_folder(mine[partition])
-    work = mine[partition] if seats is None else take_seat(seats, partition, mine, _worker.unread)
+    work = mine[partition] if affinity is None else bind_instance(affinity, partition, mine, _worker.unread)
     sent = _computed(layout, token, work, native, Arrivals(batches))
     if stage + 1 < len(layout.stages):
         yield from Rows(layout, stage).batches(sent)

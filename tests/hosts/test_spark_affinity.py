@@ -1,4 +1,4 @@
-"""Seats: an instance stays in the process that has its state, and a partition keeps its instance however often it is computed."""
+"""Affinity: an instance stays in the process that has its state, and a partition keeps its instance when it is run again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sample import Payment, Seen, Sums, expected_journal, payments, run_job
 from streamwork import EventLog, Job, KeyedOperator, LogSource, SqliteSink
 from streamwork.engine import Assignment
 from streamwork.hosts import spark_epochs
-from streamwork.hosts.spark_affinity import seats, take_seat
+from streamwork.hosts.spark_affinity import affinity_folder, bind_instance
 
 
 def works(folder: Path, count: int, fence: int = 3) -> list[Assignment]:
@@ -36,13 +36,13 @@ def works(folder: Path, count: int, fence: int = 3) -> list[Assignment]:
 @given(st.integers(1, 6), st.randoms(use_true_random=False))
 def test_partitions_and_instances_belong_together_one_to_one(count: int, rng: random.Random) -> None:
     """Tasks begin in any order, some several times, in processes that have read any states."""
-    with tempfile.TemporaryDirectory() as name, seats(works(Path(name), count)) as folder:
+    with tempfile.TemporaryDirectory() as name, affinity_folder(works(Path(name), count)) as folder:
         mine, taken = works(Path(name), count), defaultdict[int, set[int]](set)
         tasks = list(range(count)) + [rng.randrange(count) for _ in range(rng.randint(0, 6))]
         rng.shuffle(tasks)
         for partition in tasks:
             unread = {instance: rng.choice((0, 5, 100)) for instance in range(count)}
-            work = take_seat(folder, partition, mine, lambda work, unread=unread: unread[work.instance])  # type: ignore[misc]
+            work = bind_instance(folder, partition, mine, lambda work, unread=unread: unread[work.instance])  # type: ignore[misc]
             taken[partition].add(work.instance)
         assert all(len(instances) == 1 for instances in taken.values())
         assert len(set.union(*taken.values())) == count
@@ -50,17 +50,17 @@ def test_partitions_and_instances_belong_together_one_to_one(count: int, rng: ra
 
 def test_a_task_takes_what_it_need_not_read_else_its_own(tmp_path: Path) -> None:
     mine = works(tmp_path, 3)
-    with seats(mine) as folder:
-        assert take_seat(folder, 0, mine, lambda work: 0 if work.instance == 2 else 9).instance == 2
-        assert take_seat(folder, 1, mine, lambda work: 9).instance == 1
-        assert take_seat(folder, 2, mine, lambda work: 0 if work.instance == 2 else 9).instance == 0, "2 is taken"
-        with pytest.raises(RuntimeError, match="no seat is left"):
-            take_seat(folder, 3, mine, lambda work: 0)
+    with affinity_folder(mine) as folder:
+        assert bind_instance(folder, 0, mine, lambda work: 0 if work.instance == 2 else 9).instance == 2
+        assert bind_instance(folder, 1, mine, lambda work: 9).instance == 1
+        assert bind_instance(folder, 2, mine, lambda work: 0 if work.instance == 2 else 9).instance == 0, "2 is taken"
+        with pytest.raises(RuntimeError, match="no instance is left"):
+            bind_instance(folder, 3, mine, lambda work: 0)
 
 
 def test_the_folder_goes_with_its_epoch_and_older_ones_with_the_next_fence(tmp_path: Path) -> None:
     (tmp_path / "exchange" / "2" / "000000000006-abcd").mkdir(parents=True)
-    with seats(works(tmp_path, 2)) as folder:
+    with affinity_folder(works(tmp_path, 2)) as folder:
         assert Path(folder).parent == tmp_path / "exchange" / "3"
     assert [path.name for path in (tmp_path / "exchange").rglob("*")] == ["3"]
 
@@ -117,25 +117,25 @@ def moves(processes: list[int]) -> int:
 def test_an_instance_stays_in_the_process_that_has_its_state(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a run without seats. Where a process has computed both instances of an epoch, they may part again."""
+    """Beside a run without affinity. Where a process has computed both instances of an epoch, they may part again."""
 
     @contextlib.contextmanager
     def none(works: Any) -> Iterator[None]:
         yield None
 
     def stays(attempt: int) -> bool:
-        with_seats = sum(map(moves, wander(tmp_path / f"with-{attempt}")))
+        with_affinity = sum(map(moves, wander(tmp_path / f"with-{attempt}")))
         with monkeypatch.context() as patched:
-            patched.setattr(spark_epochs, "seats", none)
+            patched.setattr(spark_epochs, "affinity_folder", none)
             without = sum(map(moves, wander(tmp_path / f"without-{attempt}")))
-        print(f"moves: {with_seats} with seats, {without} without")
-        return with_seats < without / 2
+        print(f"moves: {with_affinity} with affinity, {without} without")
+        return with_affinity < without / 2
 
     assert any(map(stays, range(3))), "how busy the machine is decides, too: once in three times is enough"
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_task_that_dies_is_run_again_in_its_seat(tmp_path: Path, spark: Any) -> None:
+def test_a_task_that_dies_is_run_again_for_its_instance(tmp_path: Path, spark: Any) -> None:
     assert max(len(set(processes)) for processes in wander(tmp_path, deadly=True)) > 2
     assert len(list(tmp_path.glob("died-*"))) == 20
