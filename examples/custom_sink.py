@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 import streamwork as sw
 
 
@@ -39,11 +37,11 @@ class JsonFileSink(sw.Sink[sw.Event]):
                 raise sw.Refused(
                     "SW-SINK-OWNED", f"{self.path} belongs to another job", "give this job a file of its own"
                 )
-            content["ledger"] = msgspec.to_builtins(sw.registered(self.ledger(uid, sink_id), sink_id, fence))
+            content["ledger"] = sw.registered(self.ledger(uid, sink_id), sink_id, fence).to_json()
 
     def ledger(self, uid: str, sink_id: str) -> sw.LedgerRow | None:
         content = self._read()
-        return msgspec.convert(content["ledger"], sw.LedgerRow) if content.get("owner") == [uid, sink_id] else None
+        return sw.LedgerRow.from_json(content["ledger"]) if content.get("owner") == [uid, sink_id] else None
 
     def commit(self, entry: sw.LedgerEntry, staged: Iterator[Any]) -> None:
         with self._changing() as content:
@@ -51,7 +49,7 @@ class JsonFileSink(sw.Sink[sw.Event]):
             verdict = sw.settle(row, entry)
             if verdict is sw.Verdict.APPLY:
                 content["rows"] += [one for batch in staged for one in batch.to_pylist()]
-            content["ledger"] = msgspec.to_builtins(sw.advanced(row, entry, verdict))
+            content["ledger"] = sw.advanced(row, entry, verdict).to_json()
 
     @contextmanager
     def _changing(self) -> Generator[dict[str, Any], None, None]:

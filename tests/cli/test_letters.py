@@ -23,6 +23,7 @@ from commands import ask, call, error
 from crashes import Crash, CrashAt
 from letter_jobs import CARDS, POISON, check, squeamish_job
 from sample import run_job
+from streamwork.components import Position
 from streamwork.delivery import DeadLetters, Inbox, Letter, inbox
 from streamwork.delivery.letters import letter_id
 from streamwork.epoch import Manifest, Phase, driver
@@ -219,8 +220,8 @@ def test_without_the_position_of_the_inbox_the_checker_notices(
 ) -> None:
     """The negative control: nobody remembers that the inbox was taken."""
 
-    def forgetful(*, positions: dict[str, int], **facts: Any) -> Manifest:
-        return Manifest(positions={name: at for name, at in positions.items() if name != "inbox"}, **facts)
+    def forgetful(*, positions: Position, **facts: Any) -> Manifest:
+        return Manifest(positions=Position({name: at for name, at in positions.items() if name != "inbox"}), **facts)
 
     monkeypatch.setattr(driver, "Manifest", forgetful)
     here = waiting("forgetful")

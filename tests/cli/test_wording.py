@@ -10,7 +10,7 @@ import pytest
 
 from commands import call
 from sample import payments, run_job, summing_job
-from streamwork.components.position import shown
+from streamwork.components import Position
 from streamwork.epoch import Phase
 from streamwork.job.duration import seconds
 from streamwork.observe.checkpoints import read_checkpoints
@@ -39,9 +39,8 @@ def test_messages_do_not_put_a_number_before_a_plural() -> None:
 
 
 def test_a_position_shows_its_clock_as_a_moment() -> None:
-    assert (
-        shown({"lines/0": 1200, "clock": 1_767_268_800_123_456}) == "clock at 2026-01-01 12:00:00 UTC, lines/0 at 1,200"
-    )
+    position = Position({"lines/0": 1200, "clock": 1_767_268_800_123_456})
+    assert str(position) == "clock at 2026-01-01 12:00:00 UTC, lines/0 at 1,200"
 
 
 @pytest.mark.parametrize(("text", "value"), [("5", 5.0), ("0.5", 0.5), ("5s", 5.0), ("2min", 120.0)])

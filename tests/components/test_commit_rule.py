@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamwork.components import LedgerEntry, LedgerRow, Position
-from streamwork.components.position import beyond, reaches, same
 from streamwork.epoch import Verdict, judge
 
-positions = st.dictionaries(st.sampled_from(["a/0", "a/1", "b/0"]), st.integers(0, 3))
+positions = st.dictionaries(st.sampled_from(["a/0", "a/1", "b/0"]), st.integers(0, 3)).map(Position)
 hashes = st.sampled_from(["m0", "m1", "m2"])
 
 
@@ -24,21 +23,21 @@ def row(position: Position | None, sha256: str = "m1", fence: int = 1) -> Ledger
 
 
 def test_the_table() -> None:
-    a, b, c = {"a/0": 1}, {"a/0": 2}, {"a/0": 3}
+    a, b, c = (Position({"a/0": offset}) for offset in (1, 2, 3))
     offered = entry(a, b)
     assert judge(row(a), offered) is Verdict.APPLY
     assert judge(row(b, "m2"), offered) is Verdict.ADOPT
     assert judge(row(b, "another"), offered) is Verdict.ADOPT
     assert judge(row(c, "m3"), offered) is Verdict.SKIP
-    assert judge(row({}, "m0"), offered) is Verdict.REFUSE
-    assert judge(row({"b/0": 1}), offered) is Verdict.REFUSE
+    assert judge(row(Position(), "m0"), offered) is Verdict.REFUSE
+    assert judge(row(Position({"b/0": 1})), offered) is Verdict.REFUSE
     assert judge(row(a, fence=2), offered) is Verdict.FENCED
     assert judge(row(None), offered) is Verdict.REFUSE
-    assert judge(row(None), entry({}, a, first=True)) is Verdict.APPLY
+    assert judge(row(None), entry(Position(), a, first=True)) is Verdict.APPLY
 
 
 def test_where_operators_are_random_only_the_very_parent_will_do() -> None:
-    a, b, c = {"a/0": 1}, {"a/0": 2}, {"a/0": 3}
+    a, b, c = (Position({"a/0": offset}) for offset in (1, 2, 3))
     offered = entry(a, b, deterministic=False)
     assert judge(row(a, "m1"), offered) is Verdict.APPLY
     assert judge(row(a, "another"), offered) is Verdict.REFUSE
@@ -52,20 +51,11 @@ def test_nothing_is_applied_twice(
     start: Position, more: Position, at: Position | None, sha: str, mine: int, registered: int, deterministic: bool
 ) -> None:
     """Whatever the ledger says: rows are applied only from the start of the epoch (or by a new sink), never by a lower fence."""
-    end = {name: start.get(name, 0) + more.get(name, 0) for name in {*start, *more}}
+    end = Position({name: start[name] + more[name] for name in {*start, *more}})
     offered = entry(start, end, fence=mine, deterministic=deterministic)
     verdict = judge(LedgerRow(registered, at, sha), offered)
     if verdict is Verdict.APPLY:
         assert registered <= mine
-        assert at is not None and same(at, start)
+        assert at is not None and at == start
         after = LedgerRow(mine, end, offered.manifest_sha256)
         assert judge(after, offered) is Verdict.ADOPT
-
-
-@given(positions, positions)
-def test_positions_are_vectors_with_missing_components_zero(a: Position, b: Position) -> None:
-    names = ["a/0", "a/1", "b/0"]
-    pairs = [(a.get(name, 0), b.get(name, 0)) for name in names]
-    assert reaches(a, b) == all(x >= y for x, y in pairs)
-    assert same(a, b) == all(x == y for x, y in pairs)
-    assert beyond(a, b) == (all(x >= y for x, y in pairs) and any(x > y for x, y in pairs))

@@ -34,7 +34,7 @@ from streamwork import (
     Sink,
     SqliteSink,
 )
-from streamwork.components import LedgerEntry
+from streamwork.components import LedgerEntry, Position
 from streamwork.components.columns import to_batch
 from streamwork.components.schema import fields_of
 from streamwork.connectors import postgres as postgres_module
@@ -125,7 +125,7 @@ class Gated:
 
 def entry(epoch: int, start: int, end: int, fence: int = 1, **changes: Any) -> LedgerEntry:
     made = LedgerEntry(
-        uid="u", sink="s", fence=fence, epoch=epoch, start={"a/0": start} if start else {}, end={"a/0": end},
+        uid="u", sink="s", fence=fence, epoch=epoch, start=Position({"a/0": start}), end=Position({"a/0": end}),
         parent_sha256=f"m{epoch - 1}", manifest_sha256=f"m{epoch}", deterministic=True, first=start == 0,
     )  # fmt: skip
     return msgspec.structs.replace(made, **changes)

@@ -12,7 +12,7 @@ import pytest
 
 from sample import Seen, run_job
 from streamwork import Digits, Event, Job, ListSource, Refused, SqliteSink, WrongUse
-from streamwork.components import LedgerEntry
+from streamwork.components import LedgerEntry, Position
 from streamwork.components.columns import to_batch
 
 
@@ -34,7 +34,7 @@ class Wide(Event):
 
 def entry(epoch: int, start: int, end: int, fence: int = 1, deterministic: bool = True) -> LedgerEntry:
     return LedgerEntry(
-        uid="u", sink="s", fence=fence, epoch=epoch, start={"a/0": start} if start else {}, end={"a/0": end},
+        uid="u", sink="s", fence=fence, epoch=epoch, start=Position({"a/0": start}), end=Position({"a/0": end}),
         parent_sha256=f"m{epoch - 1}", manifest_sha256=f"m{epoch}", deterministic=deterministic, first=start == 0,
     )  # fmt: skip
 

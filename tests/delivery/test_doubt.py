@@ -17,6 +17,7 @@ from delivery.test_semantics import EVENTS, IDS, STEPS, amounts, echo_job
 from patience_jobs import Impatient
 from sample import Payment, run_job
 from streamwork import Job, ListSource, Operator, SqliteSink
+from streamwork.components import Position
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history.history import in_doubt
 from streamwork.epoch.in_doubt import Doubts, InDoubt, lines
@@ -196,7 +197,7 @@ def test_what_polling_brought_is_in_doubt_only_of_a_driver_that_could_not_tell(t
         planned = ()
         polled = (type("Node", (), {"id": "radio"}),)
 
-    plans = [Plan(epoch, 4, 7, {}, {}) for epoch in (5, 6, 7)]
+    plans = [Plan(epoch, 4, 7, Position(), Position()) for epoch in (5, 6, 7)]
     for killed, epochs in ((7, [7]), (6, []), (None, [])):
         doubts = Doubts(Polling(), Nobody())  # type: ignore[arg-type]
         assert [one.epoch for one in doubts.recovered(plans, killed)] == epochs

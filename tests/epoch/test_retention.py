@@ -13,7 +13,7 @@ from hypothesis.errors import NoSuchExample
 
 from sample import Payment, Summing, Sums
 from streamwork import Job, ListSource
-from streamwork.components import Key
+from streamwork.components import Key, Position
 from streamwork.epoch import Manifest
 from streamwork.epoch.compactor import Compactor, Snapshots
 from streamwork.epoch.retention import kept
@@ -41,7 +41,7 @@ class Folder:
     def __init__(self, retain: int, policy: Policy = kept, delay: int = 0, forgetful: bool = False) -> None:
         """`forgetful` workers go on with the chain that they reported, and do not hear of snapshots."""
         self.disk = SimulatedDisk()
-        self.line = [Manifest(0, 0, "", 0, "u", {}, {}, {}, {}, "")]
+        self.line = [Manifest(0, 0, "", 0, "u", Position(), {}, {}, {}, "")]
         self.states = [KeyedState() for _ in range(3)]
         self._files = StateFiles(self.disk, FOLDER)
         self._chains: list[Chain] = [(), (), ()]
@@ -74,7 +74,7 @@ class Folder:
         components = self._compactor.install({"sums": reported}, {"sums": self._named}, number)
         self._chains = [reported[str(n)] if self._forgetful else components["sums"][str(n)] for n in range(3)]
         self._named = components["sums"]
-        manifest = Manifest(number, self.line[0].epoch, self.line[0].sha256, 1, "u", {}, components, {}, {}, "")
+        manifest = Manifest(number, self.line[0].epoch, self.line[0].sha256, 1, "u", Position(), components, {}, {}, "")
         self._compactor.begin(manifest)
         self.line = self._policy([manifest, *self.line], self._retain, self._compactor.pinned)
 

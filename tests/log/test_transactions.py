@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from log.world import PATH, HandClock, MemoryLocks, Payment, open_log, payments
-from streamwork.components import LedgerRow
+from streamwork.components import LedgerRow, Position
 from streamwork.errors import StreamworkError
 from streamwork.log import EventLog, LogReader, Policy
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk, Survival
@@ -30,7 +30,7 @@ def visible(disk: SimulatedDisk, isolation: str = "read-committed") -> list[int]
 
 
 def row(position: int, fence: int = 1) -> LedgerRow:
-    return LedgerRow(fence, {"in/0": position}, f"sha-{position}")
+    return LedgerRow(fence, Position({"in/0": position}), f"sha-{position}")
 
 
 def test_nothing_is_seen_before_the_commit_and_everything_after_it() -> None:
@@ -179,7 +179,7 @@ def test_a_crash_at_every_step_leaves_all_or_nothing(survival: Survival) -> None
             transaction.commit(row(60, fence=2))
         assert [i for i in visible(disk) if i >= 60] == list(range(60, 80))
         assert log.ledger("uid", "out") == row(60, fence=2)
-    assert outcomes == {"None", "{'in/0': 20}", "{'in/0': 40}"}
+    assert outcomes == {"None", "in/0 at 20", "in/0 at 40"}
 
 
 def check(ledger: LedgerRow | None, seen: list[int]) -> None:
@@ -197,7 +197,7 @@ def test_negative_control_a_disk_that_lies_about_syncs_tears_a_transaction() -> 
         life(disk)
         disk.crash()
         try:
-            check(LedgerRow(1, {"in/0": 40}, ""), visible(disk))
+            check(LedgerRow(1, Position({"in/0": 40}), ""), visible(disk))
         except (AssertionError, StreamworkError):
             caught += 1
     assert caught > 20
@@ -266,7 +266,7 @@ def test_old_decisions_go_with_their_events(monkeypatch: pytest.MonkeyPatch) -> 
 
 KILLED = """
 import sys
-from streamwork.components import LedgerRow
+from streamwork.components import LedgerRow, Position
 from streamwork.log import EventLog
 log = EventLog(sys.argv[1])
 log.register("uid", "out", int(sys.argv[2]))
@@ -277,7 +277,7 @@ while True:
         for part in range(4):
             transaction.append([log.event(at + i, f"card-{at + i}", 1.0) for i in range(part * 5, part * 5 + 5)])
         at += 20
-        transaction.commit(LedgerRow(int(sys.argv[2]), {"in/0": at}, ""))
+        transaction.commit(LedgerRow(int(sys.argv[2]), Position({"in/0": at}), ""))
     if at == first + 20:
         print("go", flush=True)
 """

@@ -24,6 +24,7 @@ from streamwork import (
     shuffle,
     single,
 )
+from streamwork.components import Position
 from streamwork.epoch import Driver, Started
 from streamwork.state import rows
 from streamwork.testing import Advance, Crash, Result, explore, run
@@ -263,7 +264,7 @@ def test_offsets_of_another_epoch_would_be_noticed(monkeypatch: pytest.MonkeyPat
 
     def wrong(driver: Driver) -> Started:
         started = start(driver)
-        earlier = {name: max(0, offset - 1) for name, offset in driver.at.positions.items()}
+        earlier = Position({name: max(0, offset - 1) for name, offset in driver.at.positions.items()})
         driver.at = msgspec.structs.replace(driver.at, positions=earlier)
         return started
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import psutil
 import pyarrow as pa
@@ -52,7 +51,7 @@ class DiscardSink(Sink[Any]):
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         if not RealDisk().exists(self._path):
             return None
-        return msgspec.json.decode(RealDisk().read(self._path), type=LedgerRow)
+        return LedgerRow.from_json(RealDisk().read(self._path))
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         row = self.ledger(entry.uid, entry.sink)
@@ -66,7 +65,7 @@ class DiscardSink(Sink[Any]):
 
     def _keep(self, row: LedgerRow) -> None:
         RealDisk().make_folder(self._path.parent)
-        RealDisk().replace(self._path, msgspec.json.encode(row))
+        RealDisk().replace(self._path, row.to_json().encode())
 
 
 class Epochs:

@@ -42,6 +42,7 @@ import pyarrow as pa
 
 from streamwork.bench.recovery_job import COUNTS, JOB, SOURCE, Life, Use, build, options_for
 from streamwork.bench.spread import spread
+from streamwork.components import Position
 from streamwork.engine.instance import row_format
 from streamwork.epoch import Manifest, Store
 from streamwork.log import EventLog
@@ -228,7 +229,7 @@ class Place:
         with closing(sqlite3.connect(self.folder / "out.db")) as db:
             position, named = db.execute("SELECT position, manifest_sha256 FROM streamwork_ledger").fetchone()
             rows = {card: (seen, total) for card, seen, total in db.execute("SELECT card, seen, total FROM usage")}
-        position = msgspec.json.decode(position, type=dict[str, int])
+        position = Position.from_json(position)
         assert (position, named) == (manifest.positions, manifest.sha256), (
             "the ledger does not name the newest manifest"
         )

@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from streamwork.components.position import plain
 from streamwork.errors import printable
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -35,8 +36,8 @@ def cell(text: str) -> Text:
 
 
 def print_json(value: Any) -> None:
-    plain = msgspec.to_builtins(value, str_keys=True)
-    say_json(msgspec.json.format(msgspec.json.encode(plain), indent=2))
+    builtins = msgspec.to_builtins(value, str_keys=True, enc_hook=plain)
+    say_json(msgspec.json.format(msgspec.json.encode(builtins), indent=2))
 
 
 def say_json(encoded: bytes) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from streamwork.components.position import shown
 from streamwork.delivery.counts import KINDS
 from streamwork.epoch.fences import Holder, Life, moment
 from streamwork.epoch.history.history import Seconds
@@ -31,7 +30,7 @@ def status_lines(status: JobStatus) -> list[str]:
         age = "" if status.age_seconds is None else f", completed {status.age_seconds:,.1f} s ago"
         lines.append(f"checkpoint {status.checkpoint}{age}")
     if status.position:
-        lines.append(f"position: {shown(status.position)}")
+        lines.append(f"position: {status.position}")
     lines += retry_lines(status.retrying)
     lines += lag_lines(status.lag, bool(status.running))
     if status.steps is not None:

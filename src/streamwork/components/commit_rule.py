@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from streamwork.components.position import beyond, same, shown
 from streamwork.components.sink import LedgerEntry, LedgerRow, fenced
 from streamwork.errors import Refused
 
@@ -28,11 +27,11 @@ def judge(row: LedgerRow, entry: LedgerEntry) -> Verdict:
         return Verdict.APPLY if entry.first else Verdict.REFUSE
     if row.manifest_sha256 == entry.manifest_sha256:
         return Verdict.ADOPT
-    if same(row.position, entry.start) and (entry.deterministic or row.manifest_sha256 == entry.parent_sha256):
+    if row.position == entry.start and (entry.deterministic or row.manifest_sha256 == entry.parent_sha256):
         return Verdict.APPLY
-    if entry.deterministic and same(row.position, entry.end):
+    if entry.deterministic and row.position == entry.end:
         return Verdict.ADOPT
-    if entry.deterministic and beyond(row.position, entry.end):
+    if entry.deterministic and row.position.beyond(entry.end):
         return Verdict.SKIP
     return Verdict.REFUSE
 
@@ -78,7 +77,7 @@ def lost(sink: str, epoch: int) -> Refused:
 
 
 def wrong_ledger(sink: str, row: LedgerRow | None, but: str) -> Refused:
-    at = "nothing" if row is None or row.position is None else shown(row.position)
+    at = "nothing" if row is None or row.position is None else str(row.position)
     return Refused(
         "SW-SINK-LEDGER",
         f"sink {sink} is at {at}, but {but}",

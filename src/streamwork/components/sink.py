@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 import pyarrow as pa
 
-from streamwork.components.position import Position
+from streamwork.components.position import Position, from_plain, plain
 from streamwork.components.values import Event
 from streamwork.errors import Refused
 
@@ -36,6 +36,15 @@ class LedgerRow(msgspec.Struct, frozen=True):
     position: Position | None  # None: registered, never written
     manifest_sha256: str
     mark: str = ""
+
+    def to_json(self) -> str:
+        """The row as text, for a sink that stores it as such."""
+        return msgspec.json.encode(self, enc_hook=plain).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> LedgerRow:
+        """The row that `to_json` wrote."""
+        return msgspec.json.decode(text, type=cls, dec_hook=from_plain)
 
 
 def fenced(sink: str, registered: int, mine: int) -> Refused:

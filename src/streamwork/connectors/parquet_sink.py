@@ -41,6 +41,7 @@ import pyarrow.parquet as pq
 
 from streamwork.components import Event, LedgerEntry, LedgerRow, Located, Position, Sink, SinkKind
 from streamwork.components.commit_rule import Verdict, settle, wrong_ledger
+from streamwork.components.position import from_plain, plain
 from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
 from streamwork.connectors.folders import Folders
@@ -211,7 +212,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
                 self._folders.link(path, made / path.name)
             if first is not None:
                 self._folders.write_rows(made / f"part-{number}.parquet", self._schema, chain((first,), pieces))
-            self._folders.write(made / LEDGER, msgspec.json.encode(ledger, order="sorted"))
+            self._folders.write(made / LEDGER, msgspec.json.encode(ledger, order="sorted", enc_hook=plain))
             self._folders.sync(made)
             if grows:
                 self._folders.exchange(made, target)  # 3
@@ -269,7 +270,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         """Write another manifest into the ledger row of the newest folder, whose rows are already there."""
         made, folder = mine / f"adopt-{secrets.token_hex(4)}.json", self.path / f"epoch={newest}"
         with self._mine_only(mine):
-            self._folders.write(made, msgspec.json.encode(ledger, order="sorted"))
+            self._folders.write(made, msgspec.json.encode(ledger, order="sorted", enc_hook=plain))
             self._folders.rename(made, folder / LEDGER)
         self._folders.sync(folder)
 
@@ -336,7 +337,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
     def _read(self, epoch: int) -> _Ledger:
         path = self.path / f"epoch={epoch}" / LEDGER
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_Ledger)
+            return msgspec.json.decode(path.read_bytes(), type=_Ledger, dec_hook=from_plain)
         except (FileNotFoundError, msgspec.DecodeError) as error:
             raise Refused(
                 "SW-SINK-LEDGER",

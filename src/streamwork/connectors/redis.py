@@ -112,7 +112,7 @@ class RedisSink(Sink[E], Generic[E]):
             found = {name.decode(): value.decode() for name, value in client.hgetall(_row_name(uid, sink_id)).items()}
         if not found:
             return None
-        position = msgspec.json.decode(found["position"], type=Position) if "position" in found else None
+        position = Position.from_json(found["position"]) if "position" in found else None
         return LedgerRow(int(found["fence"]), position, found["manifest_sha256"], found["mark"])
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
@@ -128,7 +128,7 @@ class RedisSink(Sink[E], Generic[E]):
             for chunk in self._chunks(staged):  # 2
                 values = [entry.fence, entry.epoch, chunk.packed, *chunk.fields]
                 self._obey(entry, row, *self._call(scripts.KEYS, [*names, *chunk.names], values))
-            values = [entry.fence, mark, entry.manifest_sha256, _json(entry.end), entry.epoch]
+            values = [entry.fence, mark, entry.manifest_sha256, entry.end.to_json(), entry.epoch]
             self._obey(entry, row, *self._call(scripts.ADVANCE, names, values))  # 3
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
@@ -160,7 +160,7 @@ class RedisSink(Sink[E], Generic[E]):
 
     def _change(self, entry: LedgerEntry, row: LedgerRow, field: str, value: str) -> None:
         """Change a field of the row, if the row is unchanged since the commit rule was applied."""
-        position = "" if row.position is None else _json(row.position)
+        position = "" if row.position is None else row.position.to_json()
         values = [entry.fence, row.manifest_sha256, position, field, value]
         self._obey(entry, row, *self._call(scripts.CHANGE, [_row_name(entry.uid, entry.sink)], values))
 
@@ -276,10 +276,6 @@ def _row_name(uid: str, sink_id: str) -> str:
 
 def _tombstones_name(uid: str, sink_id: str) -> str:
     return f"streamwork_tombstones:{uid}:{sink_id}"
-
-
-def _json(position: Position) -> str:
-    return msgspec.json.encode(position, order="sorted").decode()
 
 
 def _packed(values: tuple[bytes | None, ...] | None) -> bytes:

@@ -229,16 +229,14 @@ class SqlSink(Sink[E], Generic[E]):
         if found is None:
             return None
         fence, position, sha256, mark = found
-        return LedgerRow(
-            fence, None if position is None else msgspec.json.decode(position, type=Position), sha256, mark
-        )
+        return LedgerRow(fence, None if position is None else Position.from_json(position), sha256, mark)
 
     def _advance(self, db: Any, entry: LedgerEntry, position: Position | None) -> None:
         self._execute(
             db,
             "UPDATE streamwork_ledger SET position = coalesce(?, position), manifest_sha256 = ? WHERE uid = ? AND sink = ?",
             (
-                None if position is None else msgspec.json.encode(position, order="sorted").decode(),
+                None if position is None else position.to_json(),
                 entry.manifest_sha256,
                 entry.uid,
                 entry.sink,

@@ -5,11 +5,10 @@ Policies are pure; files are written through the disk that is passed in. Knows n
 """
 
 from streamwork.delivery.acknowledger import Ack, Acknowledger, Outcome, Trouble, Waiting
-from streamwork.delivery.inbox import INBOX, Inbox, Replay
+from streamwork.delivery.inbox import Inbox, Replay
 from streamwork.delivery.letters import DeadLetters, Letter
 
 __all__ = [
-    "INBOX",
     "Ack",
     "Acknowledger",
     "DeadLetters",

@@ -30,13 +30,13 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components.parquet_file import from_bytes, to_bytes
+from streamwork.components.position import INBOX
 from streamwork.delivery.acknowledger import Waiting
 from streamwork.delivery.letters import Letter
 from streamwork.errors import Refused
 from streamwork.state import FileRef
 from streamwork.world import EPOCH_DIGITS, Disk, inside, number_of
 
-INBOX = "inbox"  # the folder, and the component of a position
 WAITING = f"{INBOX}/@waiting"
 _TAKEN = re.compile(r"(\d{12})-(\d+)-([^-]+)-(\d+)\.parquet", re.ASCII)
 _MOVED = "event:"

@@ -200,7 +200,7 @@ class Driver:
         self.fences.check(self.fence)
         self._effects.publish(self.at)
         let_go = self._undone.resume(self.at, self.fence)
-        lost: Position = {}
+        lost = Position()
         doubts: Sequence[InDoubt] = ()
         if self.graph.promise.at_most_once:
             plans = self._recovery.plans_beyond(self.at)
@@ -304,7 +304,7 @@ class Driver:
             return False
         if any(report.troubles or report.acked for report in reports):
             return False
-        return plan.end.items() <= plan.start.items() and not self._undone.is_due()
+        return plan.start.reaches(plan.end) and not self._undone.is_due()
 
     def _begin(self, depth: int) -> None:
         """1 and 2, of as many epochs as may be under way."""
@@ -354,7 +354,7 @@ class Driver:
                 marks={} if self.graph.promise.exactly_once else self._planner.identities.marks(mine),
                 watermarks=timed_partitions(self.graph, chain.nodes, instance, self._tip.watermarks),
                 ticks=plan.ticks,
-                read={node.id: plan.start.get(f"{node.id}/{instance}", 0) for node in self.graph.polled},
+                read={node.id: plan.start[f"{node.id}/{instance}"] for node in self.graph.polled},
                 states={name: stored[str(instance)] for name, stored in self._chains.items() if name in chain.nodes},
                 replays=brought.share(chain.nodes, instance),
                 lanes=brought.lanes,
@@ -425,7 +425,7 @@ class Driver:
             parent_sha256=self.at.sha256,
             fence=self.fence,
             uid=self._uid,
-            positions={**plan.end, **reported.polled_positions(self.graph, self.at.positions, reports)},
+            positions=plan.end.moved(reported.polled_positions(self.graph, self.at.positions, reports)),
             components=self._compactor.install(
                 {node.id: reported.chains(node.id, reports) for node in self.graph.stateful}, self._chains, plan.epoch
             ),
@@ -544,8 +544,8 @@ class Driver:
         """Tell the sources from where on this job needs them: the oldest checkpoint that is kept must be able to go on."""
         self._kept, self._kept_at = self._clock.monotonic(), self.at.epoch
         for node in self.graph.planned:
-            needed = _offsets(node.id, self._line[-1].positions)
-            read = _offsets(node.id, self.at.positions)
+            needed = self._line[-1].positions.of(node.id)
+            read = self.at.positions.of(node.id)
             node.component.keep(ReadProgress(self._uid, self._store.folder.name, node.id, needed, read))
         self._views.look(self.fence)
 
@@ -563,7 +563,3 @@ class Driver:
         self._watch.close()
         with contextlib.suppress(OSError):  # then whoever comes next waits a little longer
             self.fences.end()
-
-
-def _offsets(source: str, positions: Position) -> dict[str, int]:
-    return {name.partition("/")[2]: offset for name, offset in positions.items() if name.startswith(f"{source}/")}

@@ -62,7 +62,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from streamwork.components import LedgerRow, Position
-from streamwork.components.position import reaches
 from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.store import Store
@@ -101,7 +100,7 @@ class Effects:
                 if fence >= max(started, newest.get(epoch, 0)):
                     newest[epoch] = fence
             for epoch, fence in newest.items():
-                if row is not None and row.position is not None and reaches(row.position, ends.get(epoch, {})):
+                if row is not None and row.position is not None and row.position.reaches(ends.get(epoch, Position())):
                     self._letters.publish_refused(sink, epoch, fence)
 
     def set_aside(self, fence: int, newest: int) -> None:
@@ -130,6 +129,6 @@ class Effects:
     def _overlap(self, epoch: int, other: int) -> bool:
         """True if an epoch begins before the end of another."""
         try:
-            return not reaches(self._store.plan(epoch).start, self._store.plan(other).end)
+            return not self._store.plan(epoch).start.reaches(self._store.plan(other).end)
         except Refused:  # a plan is gone: the other epoch lies further back than any that is kept
             return False

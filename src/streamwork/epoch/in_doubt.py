@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from streamwork.delivery import INBOX
+from streamwork.components.position import INBOX
 from streamwork.epoch.manifest import Plan
 from streamwork.job import Graph
 from streamwork.wording import plural
@@ -86,7 +86,7 @@ class Doubts:
             return
         units = {node.id: node.component.unit for node in self._graph.planned} | {INBOX: "files"}
         for name, end in sorted(plan.end.items()):
-            start, unit = plan.start.get(name, 0), units.get(name.partition("/")[0])
+            start, unit = plan.start[name], units.get(name.partition("/")[0])
             if unit is not None and end > start:
                 yield InDoubt(plan.epoch, plan.fence, name, start, end, unit)
         for node in self._graph.polled if polled else ():

@@ -13,6 +13,7 @@ from functools import cached_property
 import msgspec
 
 from streamwork.components import Position
+from streamwork.components.position import plain
 from streamwork.state import FileRef
 from streamwork.world import check_relative
 
@@ -72,8 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     @property
     def events(self) -> int:
         """How many events its sources gave."""
-        sources = {name.partition("/")[0] for name in self.positions if "/" in name}
-        return sum(self.counters.get(name, {}).get("processed", 0) for name in sources)
+        return sum(self.counters.get(name, {}).get("processed", 0) for name in self.positions.sources)
 
     @property
     def files(self) -> dict[str, FileRef]:
@@ -111,4 +111,4 @@ def whole(value: msgspec.Struct, data: bytes) -> bool:
 
 
 def _json(value: msgspec.Struct) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted", enc_hook=plain), indent=1) + b"\n"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from streamwork.components import Position
-from streamwork.components.position import CLOCK, furthest
+from streamwork.components.position import CLOCK
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.identities import Identities
 from streamwork.epoch.manifest import Plan
@@ -26,12 +26,10 @@ class Goal(msgspec.Struct, frozen=True):
 
     def left(self, start: Position, end: Position) -> Position:
         """`end`, without partitions that are read as far as they went. Offsets are not cut: a record may lie across the goal."""
-        done = {name for name, offset in end.items() if start.get(name, 0) >= self.ends.get(name, 0)}
-        return {
-            name: start.get(name, 0) if name in done else offset
-            for name, offset in end.items()
-            if name in start or name not in done
-        }
+        done = {name for name in end if start[name] >= self.ends[name]}
+        return Position(
+            {name: start[name] if name in done else at for name, at in end.items() if name in start or name not in done}
+        )
 
 
 class Planner:
@@ -52,8 +50,8 @@ class Planner:
         self._fence = 0
         self._next = 0
         self._route = Route()
-        self._skipped: Position = {}
-        self._lost: Position = {}
+        self._skipped = Position()
+        self._lost = Position()
         self._idle: Plan | None = None  # the last plan, if nothing has come of it
         self._goal: Goal | None = None
         self.unasked: tuple[str, ...] = ()
@@ -67,15 +65,15 @@ class Planner:
         self._skipped = skips(self._graph)
         self._next = self._store.newest_number() + 1
         self.identities.resume()
-        before = furthest(at, lost)
-        begun = {name: (before.get(name, 0), offset) for name, offset in self._skipped.items()}
+        before = at.furthest(lost)
+        begun = {name: (before[name], offset) for name, offset in self._skipped.items()}
         return {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
 
     def end_where_input_ends(self, at: Position) -> None:
         """From here on plan what is there now, and no more: input behind it, and timers that are due later, are left alone.
         A source without offsets is asked in one epoch; a bounded one until it is silent.
         """
-        start = starts(self._graph, furthest(at, self._lost), self._skipped)
+        start = starts(self._graph, at.furthest(self._lost), self._skipped)
         self._goal = Goal(known_ends(self._graph, start), self._now())
 
     @property
@@ -101,17 +99,17 @@ class Planner:
 
     def lose(self, plan: Plan) -> None:
         """Under at-most-once: the epoch comes to nothing, and is not read again, since some of it may have been written."""
-        self._lost = furthest(self._lost, plan.end)
+        self._lost = self._lost.furthest(plan.end)
 
     def plan(self, at: Position, parent: int, begin: Callable[[int], None]) -> Plan | None:
         """The next plan, written; None if there is nothing to do. `begin` is told its number before it is written."""
-        at = furthest(at, self._lost)
+        at = at.furthest(self._lost)
         self.identities.check()
         if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
             return self._write(parent, leg.start, leg.end, leg.ticks, begin)
         graph = self._graph
         start = starts(graph, at, self._skipped)
-        end = self._route.capped(start, {**self._ends(start), **self._undone.end(start)})
+        end = self._route.capped(start, self._ends(start).moved(self._undone.end(start)))
         self._input_ends.look(start, end)
         tick = self._now()
         due = tick if self._goal is None else min(tick, self._goal.tick)
@@ -120,16 +118,13 @@ class Planner:
         if end == start and not woken and not asked and not self._undone.is_due():
             return None
         asks = end == start and not woken  # nothing but what sources have to say that can only be asked in an epoch
-        ticks = (
-            () if asks else (max(tick, start.get(CLOCK, 0) + 1),)
-        )  # processing time is input too: a replay sees it again
-        if graph.timed:
-            end.update((CLOCK, tick) for tick in ticks)
+        ticks = () if asks else (max(tick, start[CLOCK] + 1),)
+        if graph.timed and ticks:  # processing time is input too, so that a replay sees what was planned
+            end = end.moved({CLOCK: ticks[-1]})
         self.limited = self._ends(end, max_events=1) != end
         for node in graph.planned:
             node.component.settle()
-        polled = tuple(f"{node.id}/" for node in graph.polled)  # how far they come is told later
-        end = {name: offset for name, offset in end.items() if not name.startswith(polled)}
+        end = end.without({node.id for node in graph.polled})  # how far they come is told later
         return self._write(parent, start, end, ticks, begin)
 
     def _ends(self, start: Position, max_events: int | None = None) -> Position:

@@ -21,7 +21,8 @@ import msgspec
 from streamwork.components import Position
 from streamwork.components.columns import as_events
 from streamwork.components.keys import instance_of
-from streamwork.delivery import INBOX, Ack, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
+from streamwork.components.position import INBOX
+from streamwork.delivery import Ack, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
 from streamwork.delivery.inbox import MOST_REPLAYS, Entry, Taken, moved_id, taken_key, tracked_id
 from streamwork.delivery.text import from_text, to_text
 from streamwork.engine import Report
@@ -113,9 +114,9 @@ class Redelivery:
 
     # ---- plan -----------------------------------------------------------------------------------------------------
 
-    def end(self, start: Position) -> Position:
+    def end(self, start: Position) -> dict[str, int]:
         """How far the inbox is taken by an epoch that begins at `start`."""
-        was = start.get(INBOX, 0)
+        was = start[INBOX]
         now = self._inbox.end(was)
         return {INBOX: now} if now > was else {}
 
@@ -126,7 +127,7 @@ class Redelivery:
 
     def begin(self, plan: Plan) -> Brought:
         """What the planned epoch is given besides its slices."""
-        entries = self._inbox.between(plan.start.get(INBOX, 0), plan.end.get(INBOX, 0))
+        entries = self._inbox.between(plan.start[INBOX], plan.end[INBOX])
         coming = [_coming(entry) for entry in entries]
         if not self._tracks:
             brought = Brought(tuple(Replay(one.source, self._instance(one), one.event) for one in coming))
@@ -262,7 +263,7 @@ class Redelivery:
         source, _, partition = name.partition("/")
         found: dict[int, str] = {}
         at, wanted = 0, sorted(numbers)
-        slices: Any = self._graph[source].component.read(partition, plan.start.get(name, 0), plan.end[name])
+        slices: Any = self._graph[source].component.read(partition, plan.start[name], plan.end[name])
         for piece in slices:
             if at > wanted[-1]:
                 break

@@ -20,12 +20,12 @@ def events(graph: Graph, reports: Sequence[Report]) -> int:
     return sum(report.counters["processed"] for report in reports if report.component in sources)
 
 
-def polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> Position:
+def polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> dict[str, int]:
     """Of sources that people wrote, the position is the count of events read, by instance."""
     polled = {node.id for node in graph.polled}
     mine = [report for report in reports if report.component in polled]
     read = {f"{r.component}/{r.instance}": r.counters["processed"] - r.counters["replayed"] for r in mine}
-    return {name: at.get(name, 0) + count for name, count in read.items()}
+    return {name: at[name] + count for name, count in read.items()}
 
 
 def moved(graph: Graph, chains: Mapping[str, Mapping[str, tuple[FileRef, ...]]], reports: Sequence[Report]) -> bool:

@@ -88,7 +88,7 @@ class Sinks:
         sink = self._sinks[name]
         if parent is None:
             row = sink.ledger(self._uid, name)
-            start = row.position if row is not None and row.position is not None else {}
+            start = row.position if row is not None and row.position is not None else Position()
         else:
             start = parent.positions
         entry = LedgerEntry(

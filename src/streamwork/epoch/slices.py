@@ -15,25 +15,26 @@ Ranges = dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, t
 
 def skips(graph: Graph) -> Position:
     """Where the sources that skip to the latest event begin in this life of the job."""
-    return {
-        f"{node.id}/{partition}": node.component.latest(partition)
-        for node in graph.planned
-        if node.component.start == "latest"
-        for partition in node.component.partitions()
-    }
+    return Position(
+        {
+            f"{node.id}/{partition}": node.component.latest(partition)
+            for node in graph.planned
+            if node.component.start == "latest"
+            for partition in node.component.partitions()
+        }
+    )
 
 
 def starts(graph: Graph, at: Position, skipped: Position) -> Position:
     """Where every partition is read from next: from where it was left, or from the first offset there is."""
-    found = dict(at)
-    found.update((name, offset) for name, offset in skipped.items() if offset > at.get(name, 0))
+    found = {**at, **{name: offset for name, offset in skipped.items() if offset > at[name]}}
     for node in graph.planned:
         source: OffsetSource[Any] = node.component
         for partition in partitions_of(node, at):
             name = f"{node.id}/{partition}"
             if name not in found and (first := source.first(partition)):
                 found[name] = first
-    return found
+    return Position(found)
 
 
 def ends(graph: Graph, start: Position, max_events: int | None = None) -> Position:
@@ -45,35 +46,35 @@ def ends(graph: Graph, start: Position, max_events: int | None = None) -> Positi
         share = max(1, source.max_events // max(1, len(partitions))) if max_events is None else max_events
         for partition in partitions:
             name = f"{node.id}/{partition}"
-            reached = source.end(partition, start.get(name, 0), share)
-            if reached > start.get(name, 0):
+            reached = source.end(partition, start[name], share)
+            if reached > start[name]:
                 found[name] = reached
-    return found
+    return Position(found)
 
 
 def known_ends(graph: Graph, start: Position) -> Position:
     """Where the input ends now, of every partition, as cheaply as its source can tell."""
-    found: Position = {}
+    found: dict[str, int] = {}
     for node in graph.planned:
         for partition in partitions_of(node, start):
-            read = start.get(f"{node.id}/{partition}", 0)
+            read = start[f"{node.id}/{partition}"]
             end = node.component.known_end(partition, read)
             found[f"{node.id}/{partition}"] = node.component.end(partition, read, EVERYTHING) if end is None else end
-    return found
+    return Position(found)
 
 
 def ranges(graph: Graph, nodes: Iterable[str], instance: int, start: Position, end: Position) -> Ranges:
     """What one instance of a chain reads."""
     share: Ranges = {}
     for name, partition, full in _partitions(graph, nodes, instance, end):
-        if end.get(full, 0) > start.get(full, 0):
-            share.setdefault(name, {})[partition] = (start.get(full, 0), end[full])
+        if end[full] > start[full]:
+            share.setdefault(name, {})[partition] = (start[full], end[full])
     return share
 
 
 def timed_partitions(graph: Graph, nodes: Iterable[str], instance: int, known: dict[str, int]) -> dict[str, int | None]:
     """The partitions with event time that an instance reads, and how far each has come. A silent one holds all back."""
-    timed = [full for name, _, full in _partitions(graph, nodes, instance, {}) if graph[name].time is not None]
+    timed = [full for name, _, full in _partitions(graph, nodes, instance, Position()) if graph[name].time is not None]
     timed += [f"{node.id}/{instance}" for node in graph.polled if node.id in nodes and node.time is not None]
     return {full: known.get(full) for full in timed}
 
@@ -81,8 +82,7 @@ def timed_partitions(graph: Graph, nodes: Iterable[str], instance: int, known: d
 def partitions_of(node: Node, at: Position) -> list[str]:
     """The partitions of a source: those that it has now, and those that were read before, so that none is lost silently."""
     now: list[str] = node.component.partitions()
-    before = [name.partition("/")[2] for name in sorted(at) if name.startswith(f"{node.id}/")]
-    return list(dict.fromkeys([*now, *before]))
+    return list(dict.fromkeys([*now, *at.of(node.id)]))
 
 
 def _partitions(graph: Graph, nodes: Iterable[str], instance: int, at: Position) -> Iterator[tuple[str, str, str]]:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from streamwork.components.position import Position, from_plain
 from streamwork.delivery.inbox import WAITING
 from streamwork.delivery.letters import QUARANTINE
 from streamwork.epoch.manifest import Manifest, Plan, to_bytes, whole
@@ -310,12 +311,12 @@ class Store:
 
 def _beginning(uid: str, graph: Graph) -> Manifest:
     """Manifest 0: nothing was read, nothing is kept."""
-    return Manifest(0, 0, "", 0, uid, {}, {}, {}, {}, graph.fingerprint)
+    return Manifest(0, 0, "", 0, uid, Position(), {}, {}, {}, graph.fingerprint)
 
 
 def _decode(path: Path, data: bytes, kind: type[T]) -> T:
     try:
-        value = msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(data, type=kind, dec_hook=from_plain)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(path, f"cannot be read ({error})") from None
     if not whole(value, data):

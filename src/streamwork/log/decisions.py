@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import LedgerRow
+from streamwork.components.position import from_plain
 from streamwork.errors import Refused, StreamworkError
 from streamwork.log.entry import Entry
 from streamwork.log.frame import FrameInfo
@@ -89,7 +90,7 @@ class Decisions:
 
     def _record(self, info: FrameInfo) -> Record:
         try:
-            return msgspec.convert(info.extra, Record)
+            return msgspec.convert(info.extra, Record, dec_hook=from_plain)
         except msgspec.ValidationError as error:
             raise Refused(
                 "SW-LOG-DAMAGED",

@@ -34,6 +34,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components import LedgerRow
+from streamwork.components.position import plain
 from streamwork.components.sink import fenced
 from streamwork.errors import Refused
 from streamwork.log.decisions import SCHEMA, Decisions, Outcome, Ranges, Record
@@ -108,7 +109,7 @@ class Transactions:
 
     def _append_one(self, record: Record) -> None:
         batch = pa.RecordBatch.from_arrays([[record.outcome.value], [record.transaction]], schema=SCHEMA)
-        extra: dict[str, Any] = msgspec.to_builtins(record)
+        extra: dict[str, Any] = msgspec.to_builtins(record, enc_hook=plain)
         self._writer.append(batch, extra=extra, durable=True)
         self._decisions.catch_up()
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from streamwork.components import Position
-from streamwork.components.position import beyond, reaches, same
 from streamwork.epoch.manifest import Manifest, Plan
 
 
@@ -33,17 +32,18 @@ class Route:
 
     def leg(self, at: Position) -> Leg | None:
         """The leg to take from here, if there is one."""
-        return next((leg for leg in self.legs if same(leg.before, at)), None)
+        return next((leg for leg in self.legs if leg.before == at), None)
 
     def capped(self, start: Position, end: Position) -> Position:
         """`end`, drawn back to the nearest limit that still lies ahead of `start`."""
         for limit in self.limits:
-            if not reaches(start, limit):
-                end = {name: min(offset, max(limit.get(name, 0), start.get(name, 0))) for name, offset in end.items()}
+            if not start.reaches(limit):
+                near = limit.furthest(start)
+                end = Position({name: min(offset, near[name]) for name, offset in end.items()})
         return end
 
     def done(self, at: Position) -> bool:
-        return all(reaches(at, limit) for limit in self.limits)
+        return all(at.reaches(limit) for limit in self.limits)
 
 
 def legs_to(at: Manifest, target: Position, plans: Iterable[Plan]) -> tuple[Leg, ...] | None:
@@ -54,7 +54,7 @@ def legs_to(at: Manifest, target: Position, plans: Iterable[Plan]) -> tuple[Leg,
     """
     by_epoch = {plan.epoch: plan for plan in plans}
     newest = sorted(by_epoch.values(), key=lambda plan: (plan.fence, plan.epoch), reverse=True)
-    for last in (plan for plan in newest if same(plan.end, target)):
+    for last in (plan for plan in newest if plan.end == target):
         legs = _back(at, last, by_epoch)
         if legs is not None:
             return legs
@@ -64,9 +64,9 @@ def legs_to(at: Manifest, target: Position, plans: Iterable[Plan]) -> tuple[Leg,
 def _back(at: Manifest, last: Plan, by_epoch: dict[int, Plan]) -> tuple[Leg, ...] | None:
     legs: list[Leg] = []
     plan: Plan | None = last
-    while plan is not None and beyond(plan.end, at.positions):
+    while plan is not None and plan.end.beyond(at.positions):
         parent = by_epoch.get(plan.parent)
-        here = plan.parent == at.epoch or (parent is not None and same(parent.end, at.positions))
+        here = plan.parent == at.epoch or (parent is not None and parent.end == at.positions)
         if not here and parent is None:
             return None
         before = at.positions if here or parent is None else parent.end
@@ -80,9 +80,9 @@ def _back(at: Manifest, last: Plan, by_epoch: dict[int, Plan]) -> tuple[Leg, ...
 def route(at: Manifest, ahead: Sequence[Position], plans: Iterable[Plan]) -> Route:
     """How to get from `at` to every one of `ahead`."""
     known = list(plans)
-    legs: dict[tuple[tuple[str, int], ...], Leg] = {}
+    legs: dict[Position, Leg] = {}
     for target in sorted(ahead, key=lambda position: sum(position.values()), reverse=True):
         for leg in legs_to(at, target, known) or ():
-            legs.setdefault(tuple(sorted(leg.before.items())), leg)
+            legs.setdefault(leg.before, leg)
     limits = tuple(sorted(ahead, key=lambda position: sum(position.values())))
     return Route(tuple(legs.values()), limits)

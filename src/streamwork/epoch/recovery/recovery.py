@@ -26,8 +26,7 @@ from dataclasses import dataclass, replace
 
 from streamwork.components import Position
 from streamwork.components.commit_rule import lost
-from streamwork.components.position import CLOCK, furthest, same, shown
-from streamwork.delivery import INBOX
+from streamwork.components.position import CLOCK, INBOX
 from streamwork.engine.instance import row_format
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.fences import Drop, Fences
@@ -199,9 +198,9 @@ class Recovery:
 
     def planned_beyond(self, plans: Sequence[Plan]) -> Position:
         """How far these epochs were planned."""
-        found: Position = {}
+        found = Position()
         for plan in plans:
-            found = furthest(found, plan.end)
+            found = found.furthest(plan.end)
         return found
 
     # ---- what is known --------------------------------------------------------------------------------------------
@@ -250,7 +249,7 @@ class Recovery:
         for node in self._graph.nodes:
             if not getattr(node.component, "deterministic", True):
                 return f"{node.id} is not deterministic"
-        if same(at.positions, position):
+        if at.positions == position:
             return ""
         if self._graph.polled:
             return f"source {self._graph.polled[0].id} has no offsets to read the same events by"
@@ -275,7 +274,7 @@ class Recovery:
             whole = "that is all" if first.sinks[name].first else "rows of earlier checkpoints are not in it"
             lines.append(f"sink {name} was lost and has been given its rows from checkpoint {first.epoch} on; {whole}")
         lines += [
-            f"fell back to checkpoint {choice.at.epoch}; sink {name} is ahead of it, at {shown(position)}: up to there events are "
+            f"fell back to checkpoint {choice.at.epoch}; sink {name} is ahead of it, at {position}: up to there events are "
             "computed again, and not written again"
             for name, position in choice.ahead
         ]

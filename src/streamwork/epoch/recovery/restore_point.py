@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from streamwork.components import LedgerRow, Position
 from streamwork.components.commit_rule import lost, wrong_ledger
-from streamwork.components.position import reaches, same, shown
 from streamwork.epoch.fences import Start
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.store import Stored
@@ -191,13 +190,11 @@ def _fall_back(
                 if row is None
                 else wrong_ledger(sink, row, f"checkpoint {at.epoch} was written to it")
             )
-        elif not reaches(row.position, at.positions):
-            raise wrong_ledger(
-                sink, row, f"checkpoint {at.epoch} is at {shown(at.positions)}, and what lies between is gone"
-            )
+        elif not row.position.reaches(at.positions):
+            raise wrong_ledger(sink, row, f"checkpoint {at.epoch} is at {at.positions}, and what lies between is gone")
         elif why := replayable(at, row.position):
             raise _diverges(sink, at, row.position, why)
-        elif same(row.position, at.positions):
+        elif row.position == at.positions:
             rebases.append(sink)
         else:
             ahead.append((sink, row.position))
@@ -208,7 +205,7 @@ def _fall_back(
 def _diverges(sink: str, at: Manifest, position: Position, why: str) -> Refused:
     return Refused(
         "SW-STATE-DIVERGES",
-        f"the newest checkpoint that can be read is {at.epoch}, but sink {sink} is ahead of it, at {shown(position)}; what lies "
+        f"the newest checkpoint that can be read is {at.epoch}, but sink {sink} is ahead of it, at {position}; what lies "
         f"between would be computed again, and could come out differently: {why}",
         "bring the damaged files back from a copy; or, if what the sink has may differ from the state by that much, start "
         "with --accept-divergence",
