@@ -12,7 +12,7 @@ from typing import Any
 
 from sample import Payment, Seen, Summing
 from streamwork import Backoff, Job, ListSource, Operator, SqliteSink, shuffle
-from streamwork.state import StateCache
+from streamwork.state import StateCache, epoch_of
 
 
 class ByNumber(StateCache):
@@ -24,12 +24,12 @@ class ByNumber(StateCache):
 
     def take(self, owner: Any, chain: Any) -> tuple[Any, Any]:
         number, state = self._numbered.pop(owner, (-1, None))
-        if number >= max((ref.epoch for ref in chain), default=0):
+        if number >= max((epoch_of(ref) for ref in chain), default=0):
             return state, ()
         return None, chain
 
     def put(self, owner: Any, chain: Any, state: Any) -> None:
-        self._numbered[owner] = max(ref.epoch for ref in chain), state
+        self._numbered[owner] = max(epoch_of(ref) for ref in chain), state
 
 
 class SummingByNumber(Summing):

@@ -32,7 +32,8 @@ from matrix.faults import HOW, damage
 from sample import Payment, expected_journal, payments, run_job
 from streamwork import Refused
 from streamwork.epoch import Started
-from streamwork.state import FileRef
+from streamwork.state import is_snapshot
+from streamwork.world import FileRef
 
 HERE = Path(__file__).parent
 SOAK = bool(os.environ.get("STREAMWORK_SOAK"))
@@ -260,11 +261,11 @@ def chains_of(folder: Path) -> dict[int, tuple[FileRef, ...]]:
 
 def can_do_without(chain: tuple[FileRef, ...], lost: list[FileRef]) -> bool:
     """Is there a whole snapshot with all deltas after it, or are there all deltas from the first one on?"""
-    begins = [place for place, ref in enumerate(chain) if ref.is_snapshot]
-    if not chain[0].is_snapshot:
+    begins = [place for place, ref in enumerate(chain) if is_snapshot(ref)]
+    if not is_snapshot(chain[0]):
         begins.append(-1)
     ways = [
-        [ref for place, ref in enumerate(chain) if place == b or (place > b and not ref.is_snapshot)] for b in begins
+        [ref for place, ref in enumerate(chain) if place == b or (place > b and not is_snapshot(ref))] for b in begins
     ]
     return any(not any(ref in lost for ref in way) for way in ways)
 
@@ -295,10 +296,10 @@ def restart(resting: Path, folder: Path, lost: list[FileRef], how: str) -> Start
 @pytest.mark.spark
 def test_any_one_file_of_a_chain_may_go_bad(tmp_path: Path, resting: Path) -> None:
     chain = chains_of(resting)[CHECKPOINTS]
-    newest = max(place for place, ref in enumerate(chain) if ref.is_snapshot)
+    newest = max(place for place, ref in enumerate(chain) if is_snapshot(ref))
     met = set()
     for place, ref in enumerate(chain):
-        telling = ref.is_snapshot or place in (newest // 2, newest + 1)
+        telling = is_snapshot(ref) or place in (newest // 2, newest + 1)
         for how in HOW if telling or SOAK else HOW[place % 3 :][:1]:
             started = restart(resting, tmp_path / f"{place}-{how}", [ref], how)
             # What nothing can stand in for costs the checkpoints that name it; the sinks are ahead then, and stay as they are.
@@ -306,7 +307,7 @@ def test_any_one_file_of_a_chain_may_go_bad(tmp_path: Path, resting: Path) -> No
             assert (started.resumed_at < CHECKPOINTS) is (place > newest), ref.path
             told = "sink journal is ahead of it" if place > newest else "can do without it"
             assert told in "\n".join(started.story), ref.path
-            met.add((ref.is_snapshot, place > newest, how))
+            met.add((is_snapshot(ref), place > newest, how))
     assert len(met) == len(HOW) * 3, "snapshots, deltas before the newest and after it, in all ways"
 
 
@@ -314,7 +315,7 @@ Lost = Callable[[tuple[FileRef, ...], int], list[FileRef]]
 LOST: dict[str, tuple[Lost, str]] = {
     # of a chain and the place of its newest snapshot: what is lost, and what becomes of the job
     "all snapshots and a delta before the newest": (
-        lambda chain, at: [*(ref for ref in chain if ref.is_snapshot), chain[at - 3]],
+        lambda chain, at: [*(ref for ref in chain if is_snapshot(ref)), chain[at - 3]],
         "refused",
     ),
     "the newest snapshot and a delta before it": (lambda chain, at: [chain[at - 3], chain[at]], "refused"),
@@ -331,7 +332,7 @@ def test_only_the_loss_of_all_ways_to_read_a_state_is_refused(
     tmp_path: Path, resting: Path, lost: Lost, outcome: str
 ) -> None:
     chain = chains_of(resting)[CHECKPOINTS]
-    damaged = lost(chain, max(place for place, ref in enumerate(chain) if ref.is_snapshot))
+    damaged = lost(chain, max(place for place, ref in enumerate(chain) if is_snapshot(ref)))
     goes_on = goes_on_from(resting, damaged)
     assert outcome == ("refused" if goes_on is None else "goes on" if goes_on == CHECKPOINTS else "falls back")
     for how in HOW if SOAK else ["flipped"]:

@@ -29,7 +29,7 @@ from streamwork import (
     WrongUse,
 )
 from streamwork.epoch import Manifest, Phase
-from streamwork.epoch.manifest import to_bytes
+from streamwork.epoch.sealed import to_bytes
 
 
 def journal(folder: Path) -> list[tuple[Any, ...]]:

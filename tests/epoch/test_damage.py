@@ -19,7 +19,7 @@ from matrix.points import OTHER, Outcome, outcome_of
 from matrix.targets import LOCAL
 from matrix.world import EVENTS, MORE, RETAIN, World, fast_folder, shorten_chains
 from streamwork import Refused
-from streamwork.state import StateFiles
+from streamwork.world import FileRef
 
 every_sink = pytest.mark.parametrize("sinks", LOCAL.values(), ids=LOCAL)
 
@@ -82,6 +82,17 @@ def test_without_its_identity_a_job_never_begins_empty(folder: Path, resting: Wo
     before = world.everything()
     assert world.live(MORE).code in ("SW-ROOT-DAMAGED", "SW-CHECKPOINT-DAMAGED")
     assert world.everything() == before, "SAFE"
+
+
+@pytest.mark.parametrize("suffix", [".json", ".prepared.json"])
+def test_a_folder_with_the_name_of_a_manifest_is_passed_over(folder: Path, resting: World, suffix: str) -> None:
+    world = resting.fork(folder / "world")
+    stray = world.home / "checkpoints" / f"{42:012d}{suffix}"
+    (stray / "inner").mkdir(parents=True)
+    life = world.live(MORE).survived()
+    check(world, MORE)
+    assert life.started is not None and any("is a folder, not a file" in line for line in life.started.story)
+    assert not stray.exists() and list(world.home.glob(f"quarantine/*/checkpoints/{stray.name}/inner"))
 
 
 # ---- any file -------------------------------------------------------------------------------------------------------
@@ -193,7 +204,8 @@ def test_without_the_hash_a_stale_file_gives_wrong_results(
     folder: Path, resting: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: the file is good Parquet of the right schema; only its hash tells."""
-    monkeypatch.setattr(StateFiles, "check", lambda self, ref: (self._folder / ref.path).read_bytes())
+    monkeypatch.setattr(FileRef, "read", lambda self, disk, folder, kind: (folder / self.path).read_bytes())
+    monkeypatch.setattr(FileRef, "map", FileRef.read)
     failed = 0
     for path in map(resting.name, resting.state_files()):
         world = resting.fork(folder / "world")

@@ -24,14 +24,13 @@ from matrix.promises import EVENTS, world_of
 from matrix.world import World
 from sample import Payment
 from streamwork import StreamworkError
-from streamwork.delivery import DeadLetters, Inbox, letters
+from streamwork.delivery import DeadLetters, Inbox
 from streamwork.delivery import inbox as inbox_module
 from streamwork.delivery.retrying import Mark, Marks, Watch, marks
 from streamwork.engine.report import Reports
-from streamwork.engine.steps import staging
 from streamwork.epoch import manifest, store
 from streamwork.epoch.control import Control, Kind
-from streamwork.state import files
+from streamwork.world import file_ref
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 OUTSIDE = "../../../../victim"
@@ -226,9 +225,9 @@ def test_a_report_that_names_a_path_outside_cannot_be_read(field: str, name: str
 def test_without_the_guard_the_victim_is_opened_or_removed(
     lived: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (manifest, files):
+    for module in (manifest, file_ref):
         monkeypatch.setattr(module, "check_relative", lambda name: name)
-    for module in (files, inbox_module, letters, staging, store):
+    for module in (file_ref, inbox_module, store):
         monkeypatch.setattr(module, "inside", lambda folder, name: folder / name)
     with pytest.raises(AssertionError, match="path"):  # a state file that cannot be used is moved away
         for _ in attempts(lived, folder, monkeypatch, "manifest"):

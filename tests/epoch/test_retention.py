@@ -17,9 +17,10 @@ from streamwork.components import Key, Position
 from streamwork.epoch import Manifest
 from streamwork.epoch.compactor import Compactor, Snapshots
 from streamwork.epoch.retention import kept
-from streamwork.state import Chain, FileRef, KeyedState, StateFiles, compaction, essential, ways
+from streamwork.state import Chain, KeyedState, StateFiles, compaction, essential, is_snapshot, ways
 from streamwork.state.rows import RowFormat
 from streamwork.testing import SimulatedDisk
+from streamwork.world import FileRef
 
 FOLDER = Path("/job")
 ROWS = RowFormat("sums", Payment, Key(("card",)), Sums, 256)
@@ -93,10 +94,10 @@ def readable(manifest: Manifest, lost: str) -> bool:
 
 
 def _chain_readable(chain: Chain, lost: str) -> bool:
-    begins = [place for place, ref in enumerate(chain) if ref.is_snapshot and ref.path != lost]
-    if not chain or not chain[0].is_snapshot:
+    begins = [place for place, ref in enumerate(chain) if is_snapshot(ref) and ref.path != lost]
+    if not chain or not is_snapshot(chain[0]):
         begins.append(-1)
-    return any(all(ref.path != lost or ref.is_snapshot for ref in chain[begin + 1 :]) for begin in begins)
+    return any(all(ref.path != lost or is_snapshot(ref) for ref in chain[begin + 1 :]) for begin in begins)
 
 
 def grown(life: list[tuple[int, set[int]]], retain: int, policy: Policy = kept, delay: int = 0) -> Folder:
@@ -188,12 +189,12 @@ def test_with_one_snapshot_only_some_file_is_the_end_of_its_manifest(monkeypatch
     """The anchor alone would do; but then each damaged snapshot costs a fall back."""
 
     def newest_snapshot(chain: Chain) -> Chain:
-        places = [place for place, ref in enumerate(chain) if ref.is_snapshot]
+        places = [place for place, ref in enumerate(chain) if is_snapshot(ref)]
         return tuple(chain[places[-1] :] if places else chain)
 
     def costs_a_fall_back(life: list[tuple[int, set[int]]]) -> bool:
         newest = grown(life, 2).line[0]
-        return any(ref.is_snapshot and not readable(newest, path) for path, ref in newest.files.items())
+        return any(is_snapshot(ref) and not readable(newest, path) for path, ref in newest.files.items())
 
     monkeypatch.setattr(compaction, "LONGEST_CHAIN", 3)
     with pytest.raises(NoSuchExample):

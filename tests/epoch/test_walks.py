@@ -21,7 +21,7 @@ from streamwork.epoch import driver, effects, fences, retention, store
 from streamwork.epoch import redelivery as undone
 from streamwork.epoch.recovery import catch_up, recovery
 from streamwork.epoch.recovery import restore_point as choice
-from streamwork.state import compaction
+from streamwork.state import compaction, is_snapshot
 from streamwork.testing import SimulatedDisk
 
 WALKS = int(os.environ.get("STREAMWORK_WALKS", "400"))
@@ -141,7 +141,7 @@ def without_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (driver, recovery):
         monkeypatch.setattr(module, "kept", lambda line, retain, pinned=None: list(line[:1]))
     monkeypatch.setattr(
-        compaction, "trimmed", lambda chain: tuple(chain[-1:] if chain and chain[-1].is_snapshot else chain)
+        compaction, "trimmed", lambda chain: tuple(chain[-1:] if chain and is_snapshot(chain[-1]) else chain)
     )
 
 

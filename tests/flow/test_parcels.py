@@ -26,8 +26,7 @@ from streamwork.flow.inlet import Inlet
 from streamwork.flow.outlet import Outlet
 from streamwork.flow.parcel import Wire
 from streamwork.job import Input, Layout
-from streamwork.state import FileRef
-from streamwork.world import RealDisk
+from streamwork.world import FileRef, RealDisk
 
 NONE = SqliteSink("never-opened.db", "t")
 UP, DOWN = (0, 0), (1, 0)

@@ -9,7 +9,7 @@ import pytest
 from streamwork import Event, Job, KeyedOperator, ListSource, Record, SqliteSink, StatefulOperator
 from streamwork.epoch import Manifest, driver
 from streamwork.epoch.retention import kept
-from streamwork.state import compaction
+from streamwork.state import compaction, is_snapshot
 from streamwork.testing import run
 
 EPOCHS = 12
@@ -64,6 +64,6 @@ def test_state_that_does_not_change_is_named_once(keyed: bool, monkeypatch: pyte
     result = run(job, {"seen": events}, epoch_events=1)
     assert len(result.checkpoints) == len(events) == len({manifest.epoch for manifest in manifests})
     chains = [chain for manifest in manifests for chain in manifest.components["state"].values()]
-    assert any(ref.is_snapshot for chain in chains for ref in chain), "nothing proven without a snapshot"
+    assert any(is_snapshot(ref) for chain in chains for ref in chain), "nothing proven without a snapshot"
     for chain in chains:
         assert len({ref.path for ref in chain}) == len(chain), [ref.path for ref in chain]

@@ -48,7 +48,8 @@ from streamwork.epoch import Manifest, Store
 from streamwork.log import EventLog
 from streamwork.run.mode import Mode
 from streamwork.run.runner import run as run_job
-from streamwork.state import KeyedState, StateFiles, ways
+from streamwork.state import KeyedState, StateFiles, is_snapshot, ways
+from streamwork.state.files import STATE_FILE
 from streamwork.world import RealDisk
 
 CHILD = (
@@ -141,7 +142,7 @@ class Place:
         self._check()
 
     def has_snapshot(self) -> bool:
-        return any(ref.is_snapshot for ref in self._completed().components[COUNTS]["0"])
+        return any(is_snapshot(ref) for ref in self._completed().components[COUNTS]["0"])
 
     def life(self, mode: Mode) -> Life:
         """Kill the job, start it again, wait for its first new epoch, and check that; then let it prepare another one.
@@ -185,12 +186,13 @@ class Place:
         job = build(self.folder, self.slice)
         graph = job.graph()
         rows = row_format(graph, graph[COUNTS], job.settings.groups)
-        files, chain = StateFiles(RealDisk(), self.folder / "root" / JOB), manifest.components[COUNTS]["0"]
+        disk, folder = RealDisk(), self.folder / "root" / JOB
+        files, chain = StateFiles(disk, folder), manifest.components[COUNTS]["0"]
         way, state = next(ways(chain)), rows.new_state()
         assert isinstance(state, KeyedState)
         times = []
         for work in (
-            lambda: [files.check(ref) for ref in way],
+            lambda: [ref.read(disk, folder, STATE_FILE) for ref in way],
             lambda: [files.read(ref) for ref in way],  # checks, too
             lambda: files.load(rows, chain, state),  # reads, too
             lambda: state.warm(map(_card, range(self.keys))),

@@ -20,7 +20,6 @@ Which of these files may be removed, when, and by which driver: see `epoch.effec
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,12 +33,12 @@ from streamwork.components.position import INBOX
 from streamwork.delivery.acknowledger import Waiting
 from streamwork.delivery.letters import Letter
 from streamwork.errors import Refused
-from streamwork.state import FileRef
-from streamwork.world import EPOCH_DIGITS, Disk, inside, number_of
+from streamwork.world import EPOCH_DIGITS, Disk, FileKind, FileRef, damaged, inside, number_of, read_whole
 
 WAITING = f"{INBOX}/@waiting"
 _TAKEN = re.compile(r"(\d{12})-(\d+)-([^-]+)-(\d+)\.parquet", re.ASCII)
 _MOVED = "event:"
+INBOX_FILE = FileKind("SW-INBOX-DAMAGED", "restore the file from a backup: it holds events that are not done yet")
 MOST_REPLAYS = 10_000
 """So many events come back in one epoch at most: they travel with the plan of the work."""
 
@@ -134,7 +133,7 @@ class Inbox:
         try:
             return [msgspec.convert(row, Entry) for row in self._read(path)]
         except msgspec.ValidationError as error:
-            raise _damaged(path, str(error)) from None
+            raise damaged(INBOX_FILE, path, f"cannot be read ({error})") from None
 
     def replayed(self) -> set[str]:
         """The ids of the letters that have been let go in again."""
@@ -225,26 +224,18 @@ class Inbox:
     def read_waiting(self, refs: Sequence[FileRef]) -> list[Waiting]:
         found = []
         for ref in refs:
-            data = self._bytes(inside(self._job, ref.path))
-            if hashlib.sha256(data).hexdigest() != ref.sha256:
-                raise _damaged(inside(self._job, ref.path), "its sha256 differs")
+            data = ref.read(self._disk, self._job, INBOX_FILE)
             found += [msgspec.convert(row, Waiting) for row in _rows(inside(self._job, ref.path), data)]
         return found
 
     def _write(self, path: str, table: pa.Table) -> FileRef:
-        data = to_bytes(table)
-        self._disk.make_folder((inside(self._job, path)).parent)
-        self._disk.create(inside(self._job, path), data)
-        return FileRef(path, hashlib.sha256(data).hexdigest(), table.num_rows, len(data))
+        return FileRef.write(self._disk, self._job, path, to_bytes(table), table.num_rows)
 
     def _read(self, path: Path) -> list[dict[str, object]]:
         return _rows(path, self._bytes(path))
 
     def _bytes(self, path: Path) -> bytes:
-        try:
-            return self._disk.read(path)
-        except FileNotFoundError:
-            raise _damaged(path, "it is missing") from None
+        return read_whole(self._disk.read, path, INBOX_FILE)
 
 
 def moved_id(event_id: str, epoch: int) -> str:
@@ -270,13 +261,5 @@ def _rows(path: Path, data: bytes) -> list[dict[str, object]]:
     try:
         rows: list[dict[str, object]] = from_bytes(data).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, str(error)) from None
+        raise damaged(INBOX_FILE, path, f"cannot be read ({error})") from None
     return rows
-
-
-def _damaged(path: Path, what: str) -> Refused:
-    return Refused(
-        "SW-INBOX-DAMAGED",
-        f"{path} cannot be used: {what}",
-        "bring the file back from a copy: it holds events that are not done yet",
-    )

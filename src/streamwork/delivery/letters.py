@@ -24,14 +24,17 @@ import pyarrow.parquet as pq
 
 from streamwork.components.parquet_file import from_bytes, to_bytes
 from streamwork.errors import Refused
-from streamwork.state import FileRef
-from streamwork.world import Disk, inside
+from streamwork.world import Disk, FileKind, FileRef, damaged, read_whole
 
 T = TypeVar("T")
 FOLDER = "dead-letters"
 QUARANTINE = "quarantine"
 _REFUSED = re.compile(r"(\d{12})-(\d+)-refused(\.copy)?\.json", re.ASCII)
 _PUBLISHED = re.compile(r"(\d{12})(\.refused)?\.parquet", re.ASCII)
+STAGED_LETTERS = FileKind(
+    "SW-OUTPUT-DAMAGED", "restore the file from a backup; nothing was committed", noun="the file of dead letters"
+)
+PUBLISHED_LETTERS = FileKind("SW-LETTERS-DAMAGED", "restore the file from a backup, or remove it")
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -90,24 +93,10 @@ class DeadLetters:
 
     def stage(self, path: str, letters: Sequence[Letter]) -> FileRef:
         """Write letters that count when a manifest names them."""
-        data = _bytes(letters)
-        self._disk.make_folder((self._folder / path).parent)
-        self._disk.create(self._folder / path, data)
-        return FileRef(path, hashlib.sha256(data).hexdigest(), len(letters), len(data))
+        return FileRef.write(self._disk, self._folder, path, _bytes(letters), len(letters))
 
     def read_staged(self, ref: FileRef) -> list[Letter]:
-        path = inside(self._folder, ref.path)
-        try:
-            data = self._disk.read(path)
-        except FileNotFoundError:
-            data = b""
-        if hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise Refused(
-                "SW-OUTPUT-DAMAGED",
-                f"the dead letters {path} are not what their checkpoint recorded",
-                "bring the file back from a copy; nothing was committed",
-            )
-        return _letters(data)
+        return _letters(ref.read(self._disk, self._folder, STAGED_LETTERS))
 
     # ---- rows that a sink refuses ---------------------------------------------------------------------------------
 
@@ -222,12 +211,11 @@ class DeadLetters:
         return {int(stem) for stem in stems if stem.isascii() and stem.isdigit()}
 
     def _read(self, path: Path, read: Callable[[bytes], T]) -> T:
+        data = read_whole(self._disk.read, path, PUBLISHED_LETTERS)
         try:
-            return read(self._disk.read(path))
+            return read(data)
         except (pa.ArrowException, OSError, KeyError, msgspec.ValidationError) as error:
-            raise Refused(
-                "SW-LETTERS-DAMAGED", f"{path} cannot be read: {error}", "bring the file back from a copy, or remove it"
-            ) from None
+            raise damaged(PUBLISHED_LETTERS, path, f"cannot be read ({error})") from None
 
 
 def _bytes(letters: Iterable[Letter]) -> bytes:

@@ -8,7 +8,7 @@ import msgspec
 
 from streamwork.delivery import Replay
 from streamwork.flow.lineage import lane_of
-from streamwork.state import FileRef
+from streamwork.world import FileRef
 
 
 class Assignment(msgspec.Struct, frozen=True):

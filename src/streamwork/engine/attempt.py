@@ -33,9 +33,9 @@ from streamwork.flow.outlet import Outlet
 from streamwork.flow.parcel import Head, Kind, Parcel, Wire
 from streamwork.flow.wiring import Place, downstream, upstream, ways
 from streamwork.job import Graph, Layout
-from streamwork.state import FileRef, State, StateCache, StateFiles
+from streamwork.state import State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
-from streamwork.world import Clock, Disk, RealClock
+from streamwork.world import Clock, Disk, FileRef, RealClock
 
 Beating = Callable[[Callable[[], None]], AbstractContextManager[Any]]
 

@@ -38,9 +38,9 @@ from streamwork.flow.lineage import Following, Mark, Tracked
 from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Isolation
-from streamwork.state import FileRef, State, StateFiles
+from streamwork.state import State, StateFiles, is_snapshot
 from streamwork.state.rows import RowFormat
-from streamwork.world import Clock, Disk, RealClock
+from streamwork.world import Clock, Disk, FileRef, RealClock
 
 Restore = Callable[[RowFormat, tuple[FileRef, ...]], State]
 Read = Callable[[str, int, int], Iterator[Slice]]  # as `OffsetSource.read`
@@ -78,7 +78,7 @@ class Instance:
         """Name the files as the driver does: it may have put a snapshot in the place of many of them."""
         for name, chain in states.items():
             mine = self.refs.get(name, ())
-            last = next((ref for ref in reversed(chain) if not ref.is_snapshot), None)
+            last = next((ref for ref in reversed(chain) if not is_snapshot(ref)), None)
             if last in mine:
                 self.refs[name] = (*chain, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in chain))
 

@@ -7,7 +7,7 @@ import msgspec
 from streamwork.delivery import Trouble
 from streamwork.delivery.counts import Counts
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
-from streamwork.state import FileRef
+from streamwork.world import FileRef
 
 
 class Report(msgspec.Struct, frozen=True):

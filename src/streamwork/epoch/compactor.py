@@ -19,7 +19,8 @@ from streamwork.engine.instance import row_format
 from streamwork.epoch.manifest import Manifest
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.state import FileRef, StateFiles, compaction
+from streamwork.state import StateFiles, compaction
+from streamwork.world import FileRef
 
 Chains = Mapping[str, Mapping[str, tuple[FileRef, ...]]]
 Snapshots = dict[tuple[str, str], FileRef]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from streamwork.epoch.manifest import to_bytes
+from streamwork.epoch.sealed import to_bytes
 from streamwork.world import Clock, Disk
 
 REQUEST, ANSWER, MALFORMED = ".request.json", ".answer.json", ".malformed"

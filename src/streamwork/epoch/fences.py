@@ -32,13 +32,17 @@ from typing import TypeVar
 
 import msgspec
 
-from streamwork.epoch.manifest import to_bytes, whole
+from streamwork.epoch.sealed import read_sealed, to_bytes
 from streamwork.errors import Refused
 from streamwork.job.semantics import EXACTLY_ONCE, Promise
-from streamwork.world import Clock, Disk, Processes, ProcessId, number_of
+from streamwork.world import Clock, Disk, FileKind, Processes, ProcessId, damaged, number_of
 
 POLL_SECONDS = 0.1
 FENCE, ALIVE, START, DROPPED = ".json", ".alive", ".start.json", ".dropped.json"
+FENCE_FILE = FileKind(
+    "SW-FENCE-DAMAGED",
+    "restore the file from a backup; if there is none and no other driver ran after that one, remove it",
+)
 NOBODY = ProcessId("unknown", 0, 0.0)
 """Stands for the process of a fence whose file cannot be read. It is on no host, so nobody takes it for gone."""
 
@@ -318,15 +322,9 @@ class Fences:
 
     def _read_sealed(self, number: int, suffix: str, kind: type[S]) -> S:
         path = self._path(number, suffix)
-        data = self._disk.read(path)
-        try:
-            value = msgspec.json.decode(data, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _damaged(path, f"cannot be read ({error})") from None
-        if not whole(value, data):
-            raise _damaged(path, "was changed: its content does not fit its seal")
+        value = read_sealed(self._disk, path, kind, FENCE_FILE)
         if value.fence != number:
-            raise _damaged(path, f"is that of fence {value.fence}")
+            raise damaged(FENCE_FILE, path, f"is that of fence {value.fence}")
         return value
 
     def _read_fence(self, number: int) -> Fence:
@@ -362,12 +360,4 @@ def _alive(holder: Fence, job: Path) -> Refused:
         "SW-DRIVER-ALIVE",
         f"{holder.process} runs this job since {moment(holder.started)} (fence {holder.fence}), and is alive",
         f"stop it with `{stop}`; or, if it must not be waited for, start with --take-over: it will then stop by itself",
-    )
-
-
-def _damaged(path: Path, what: str) -> Refused:
-    return Refused(
-        "SW-FENCE-DAMAGED",
-        f"{path} {what}",
-        "bring the file back from a copy; if there is none and no other driver ran after that one, remove it",
     )

@@ -13,9 +13,8 @@ from functools import cached_property
 import msgspec
 
 from streamwork.components import Position
-from streamwork.components.position import plain
-from streamwork.state import FileRef
-from streamwork.world import check_relative
+from streamwork.epoch.sealed import to_bytes
+from streamwork.world import FileRef, check_relative
 
 
 class Plan(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
@@ -95,20 +94,3 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
-
-
-def to_bytes(value: msgspec.Struct) -> bytes:
-    """JSON for people and for hashing: the same value always gives the same bytes. A seal is put where there is room for one."""
-    if "seal" in value.__struct_fields__:
-        value = msgspec.structs.replace(value, seal="")
-        value = msgspec.structs.replace(value, seal=hashlib.sha256(_json(value)).hexdigest())
-    return _json(value)
-
-
-def whole(value: msgspec.Struct, data: bytes) -> bool:
-    """True if `data`, from which `value` was read, is what was written: a change that is still JSON shows here."""
-    return to_bytes(value) == data
-
-
-def _json(value: msgspec.Struct) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value, order="sorted", enc_hook=plain), indent=1) + b"\n"

@@ -33,7 +33,7 @@ from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed
 from streamwork.flow.lineage import lane_of, root_of
 from streamwork.job import Graph, Layout, Settings
-from streamwork.state import FileRef
+from streamwork.world import FileRef
 
 
 class Brought(msgspec.Struct, frozen=True):

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from streamwork.components import Position
 from streamwork.engine import Report
 from streamwork.job import Graph
-from streamwork.state import FileRef
+from streamwork.state import is_snapshot
+from streamwork.world import FileRef
 
 
 def chains(component: str, reports: Sequence[Report]) -> dict[str, tuple[FileRef, ...]]:
@@ -36,7 +37,7 @@ def moved(graph: Graph, chains: Mapping[str, Mapping[str, tuple[FileRef, ...]]],
 
 
 def _newest(chain: Sequence[FileRef]) -> str:
-    return next((ref.path for ref in reversed(chain) if not ref.is_snapshot), "")
+    return next((ref.path for ref in reversed(chain) if not is_snapshot(ref)), "")
 
 
 def counters(component: str, reports: Sequence[Report]) -> dict[str, int]:

@@ -19,17 +19,22 @@ from typing import TypeVar
 
 import msgspec
 
-from streamwork.components.position import Position, from_plain
+from streamwork.components.position import Position
 from streamwork.delivery.inbox import WAITING
 from streamwork.delivery.letters import QUARANTINE
-from streamwork.epoch.manifest import Manifest, Plan, to_bytes, whole
+from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.sealed import decode_sealed, read_sealed, to_bytes
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.world import EPOCH_DIGITS, Clock, Disk, inside, number_of
+from streamwork.world import EPOCH_DIGITS, Clock, Disk, FileKind, inside, number_of
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T", bound=msgspec.Struct)
 PLAN, PREPARED, COMPLETED = ".plan.json", ".prepared.json", ".json"
+CHECKPOINT_FILE = FileKind(
+    "SW-CHECKPOINT-DAMAGED",
+    "restore the file from a backup; nothing was changed, and the job does not start from wrong or empty state",
+)
 COPIES = "copies"  # in quarantine: damaged copies of manifests that count
 
 
@@ -76,7 +81,7 @@ class Store:
                     "SW-ROOT-DAMAGED", f"{path} is gone but checkpoints are there", "bring job.json back from a copy"
                 )
             return None
-        return _decode(path, self.disk.read(path), Identity)
+        return read_sealed(self.disk, path, Identity, CHECKPOINT_FILE)
 
     def create(self, graph: Graph, uid: str, groups: int, clock: Clock) -> Identity:
         """Make the folder of a new job. Manifest 0, completed and empty, comes first; job.json makes it all count."""
@@ -279,7 +284,7 @@ class Store:
             return {}
         data = self.disk.read(path)
         try:
-            return _decode(path, data, Marks).marks
+            return decode_sealed(path, data, Marks, CHECKPOINT_FILE).marks
         except Refused as damaged:
             try:  # as an older version wrote it: SOURCE -> mark
                 return msgspec.json.decode(data, type=dict[str, str])
@@ -293,12 +298,7 @@ class Store:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def _read(self, epoch: int, suffix: str, kind: type[T]) -> T:
-        path = self._path(epoch, suffix)
-        try:
-            data = self.disk.read(path)
-        except FileNotFoundError:
-            raise _damaged(path, "is missing") from None
-        return _decode(path, data, kind)
+        return read_sealed(self.disk, self._path(epoch, suffix), kind, CHECKPOINT_FILE)
 
     def _numbers(self, suffix: str) -> list[int]:
         names = (name.partition(".") for name in self.disk.names(self._checkpoints))
@@ -312,21 +312,3 @@ class Store:
 def _beginning(uid: str, graph: Graph) -> Manifest:
     """Manifest 0: nothing was read, nothing is kept."""
     return Manifest(0, 0, "", 0, uid, Position(), {}, {}, {}, graph.fingerprint)
-
-
-def _decode(path: Path, data: bytes, kind: type[T]) -> T:
-    try:
-        value = msgspec.json.decode(data, type=kind, dec_hook=from_plain)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(path, f"cannot be read ({error})") from None
-    if not whole(value, data):
-        raise _damaged(path, "was changed: its content does not fit its seal")
-    return value
-
-
-def _damaged(path: Path, what: str) -> Refused:
-    return Refused(
-        "SW-CHECKPOINT-DAMAGED",
-        f"{path} {what}",
-        "bring the file back from a copy; nothing was changed, and the job does not start from wrong or empty state",
-    )

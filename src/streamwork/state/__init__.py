@@ -5,17 +5,19 @@ Knows no Spark and no protocol; the disk is passed in.
 """
 
 from streamwork.state.cache import StateCache
-from streamwork.state.files import Chain, FileRef, StateFiles, essential, ways
+from streamwork.state.chain import Chain, epoch_of, essential, is_snapshot, ways
+from streamwork.state.files import StateFiles
 from streamwork.state.keyed import InstanceState, KeyedState, State
 
 __all__ = [
     "Chain",
-    "FileRef",
     "InstanceState",
     "KeyedState",
     "State",
     "StateCache",
     "StateFiles",
+    "epoch_of",
     "essential",
+    "is_snapshot",
     "ways",
 ]

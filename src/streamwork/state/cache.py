@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamwork.state.files import Chain, FileRef, ways
+from streamwork.state.chain import Chain, ways
 from streamwork.state.keyed import State
+from streamwork.world import FileRef
 
 Owner = tuple[str, str, int]  # uid of the job, component, instance
 

@@ -6,9 +6,11 @@ last one hold as many rows as it does: each row is then written about twice, how
 
 from __future__ import annotations
 
-from streamwork.state.files import SNAPSHOT, Chain, FileRef, StateFiles, conformed, trimmed, ways
+from streamwork.state.chain import SNAPSHOT, Chain, epoch_of, is_snapshot, trimmed, ways
+from streamwork.state.files import StateFiles, conformed
 from streamwork.state.merge import merge
 from streamwork.state.rows import RowFormat
+from streamwork.world import FileRef
 
 LONGEST_CHAIN = 20
 """So many deltas are not worth a snapshot yet."""
@@ -19,7 +21,7 @@ OLDEST_DELTA = 1_000
 
 def deltas_since(chain: Chain) -> Chain:
     """The deltas after the newest snapshot."""
-    newest = max((place for place, ref in enumerate(chain) if ref.is_snapshot), default=-1)
+    newest = max((place for place, ref in enumerate(chain) if is_snapshot(ref)), default=-1)
     return chain[newest + 1 :]
 
 
@@ -28,28 +30,30 @@ def is_due(chain: Chain, epoch: int) -> bool:
     deltas = deltas_since(chain)
     if not deltas:
         return False
-    snapshot = max((ref.rows for ref in chain if ref.is_snapshot), default=0)
+    snapshot = max((ref.rows for ref in chain if is_snapshot(ref)), default=0)
     worth = len(deltas) >= LONGEST_CHAIN and sum(ref.rows for ref in deltas) >= snapshot
-    return worth or epoch - deltas[0].epoch >= OLDEST_DELTA
+    return worth or epoch - epoch_of(deltas[0]) >= OLDEST_DELTA
 
 
 def compact(files: StateFiles, chain: Chain, rows: RowFormat, stem: str) -> FileRef:
     """Write the snapshot of a chain, as of its last delta. Refuses a damaged file."""
     tables = [conformed(rows, ref, files.read(ref)) for ref in next(ways(chain))]
     last, key = chain[-1], rows.key_names
-    return files.write(last.path.rpartition("/")[0] + f"/{last.epoch:012d}-{stem}{SNAPSHOT}", merge(tables, key), key)
+    return files.write(
+        last.path.rpartition("/")[0] + f"/{epoch_of(last):012d}-{stem}{SNAPSHOT}", merge(tables, key), key
+    )
 
 
 def with_known_snapshots(chain: Chain, known: Chain) -> tuple[FileRef, ...]:
     """The chain with the snapshots that a `known` chain has of its beginning: who reported it may not have heard of them."""
     for snapshot in known:
-        shared = any(ref in known for ref in chain if ref.epoch <= snapshot.epoch and not ref.is_snapshot)
-        if snapshot.is_snapshot and snapshot not in chain and shared:
+        shared = any(ref in known for ref in chain if epoch_of(ref) <= epoch_of(snapshot) and not is_snapshot(ref))
+        if is_snapshot(snapshot) and snapshot not in chain and shared:
             chain = with_snapshot(chain, snapshot)
     return tuple(chain)
 
 
 def with_snapshot(chain: Chain, snapshot: FileRef) -> tuple[FileRef, ...]:
     """The chain with a snapshot of its beginning in its place, behind the delta of its epoch."""
-    before = [ref for ref in chain if ref.epoch <= snapshot.epoch]
+    before = [ref for ref in chain if epoch_of(ref) <= epoch_of(snapshot)]
     return trimmed((*before, snapshot, *chain[len(before) :]))

@@ -1,86 +1,31 @@
-"""State files on disk: written whole, named once, checked by hash before they are used.
-
-state/COMPONENT/INSTANCE/000000000042-FENCE-ATTEMPT.delta.parquet      what changed in epoch 42
-state/COMPONENT/INSTANCE/000000000042-FENCE-ATTEMPT.snapshot.parquet   all of it at the end of epoch 42
-
-A chain is what a manifest names for one instance. Snapshots are made of deltas, file to file (`state.compaction`); the delta of
-its own epoch stays beside a snapshot, and a chain begins at the older of its two newest snapshots:
-
-    snapshot 20 · delta 21 ... delta 40 · snapshot 40 · delta 41 · delta 42
-
-so there are two ways to read it: from snapshot 40 on, or from snapshot 20 on over all deltas. Whichever file of the older
-part is damaged, one way is left.
-"""
+"""State files on disk: Parquet, written whole, named once, checked by hash before they are used."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamwork.components import parquet_file
 from streamwork.errors import Refused
+from streamwork.state.chain import DELTA, SNAPSHOT, Chain, ways
 from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size_of
 from streamwork.state.layer import Layer
 from streamwork.state.merge import merge
 from streamwork.state.rows import RowFormat, has_gone
-from streamwork.world import Disk, check_relative, inside
+from streamwork.world import Disk, FileKind, FileRef
 
 EAGER_ROWS = 100_000
 """A state of more rows is not made into records when it is restored, but when somebody asks for them."""
 
-SNAPSHOT = ".snapshot.parquet"
-DELTA = ".delta.parquet"
-
-
-class FileRef(msgspec.Struct, frozen=True):
-    """A file that a manifest names: where (below the job's folder), what exactly, how much."""
-
-    path: str
-    sha256: str
-    rows: int
-    bytes: int
-
-    def __post_init__(self) -> None:
-        check_relative(self.path)
-
-    @property
-    def is_snapshot(self) -> bool:
-        return self.path.endswith(SNAPSHOT)
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that wrote it: every file's name begins with it."""
-        return int(PurePosixPath(self.path).name.partition("-")[0])
-
-
-Chain = Sequence[FileRef]
-
-
-def ways(chain: Chain) -> Iterator[tuple[FileRef, ...]]:
-    """The ways to read a chain, each complete by itself, the shortest first."""
-    snapshots = [place for place, ref in enumerate(chain) if ref.is_snapshot]
-    for place in reversed(snapshots):
-        yield (chain[place], *(ref for ref in chain[place:] if not ref.is_snapshot))
-    if not snapshots or snapshots[0] > 0:
-        yield tuple(ref for ref in chain if not ref.is_snapshot)
-
-
-def essential(chain: Chain) -> set[str]:
-    """The paths of the files that are on every way: without one of them the chain cannot be read."""
-    return set.intersection(*({ref.path for ref in way} for way in ways(chain)))
-
-
-def trimmed(chain: Chain) -> tuple[FileRef, ...]:
-    """Without what stands before the older of its two newest snapshots."""
-    snapshots = [place for place, ref in enumerate(chain) if ref.is_snapshot]
-    return tuple(chain[snapshots[-2] :] if len(snapshots) > 1 else chain)
+STATE_FILE = FileKind(
+    "SW-STATE-DAMAGED",
+    "restore the file from a backup; nothing was changed, and the job does not start from wrong or empty state",
+)
 
 
 class StateFiles:
@@ -176,30 +121,17 @@ class StateFiles:
 
     def read(self, ref: FileRef) -> pa.Table:
         """One state file, checked against its hash."""
-        return parquet_file.from_bytes(self.check(ref))
+        return parquet_file.from_bytes(ref.read(self._disk, self._folder, STATE_FILE))
 
     def schema(self, ref: FileRef) -> pa.Schema:
-        return pq.read_schema(pa.BufferReader(self.check(ref)))
-
-    def check(self, ref: FileRef) -> bytes:
-        """The bytes of a file, if they are those that its checkpoint recorded."""
-        path = inside(self._folder, ref.path)
-        try:
-            data = self._disk.read(path)
-        except FileNotFoundError:
-            raise _damaged(path, "is missing") from None
-        if hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
-        return data
+        """The schema of one state file, checked against its hash."""
+        return pq.read_schema(pa.BufferReader(ref.read(self._disk, self._folder, STATE_FILE)))
 
     def write(self, path: str, table: pa.Table, key: Sequence[str] = ()) -> FileRef:
         """A whole file, durably, under a name that was never used before. No two rows have the same values of `key`."""
         others = [name for name in table.column_names if name not in key]  # where values repeat, a dictionary may help
         data = parquet_file.to_bytes(table, others)
-        target = self._folder / path
-        self._disk.make_folder(target.parent)
-        self._disk.create(target, data)
-        return FileRef(path, hashlib.sha256(data).hexdigest(), table.num_rows, len(data))
+        return FileRef.write(self._disk, self._folder, path, data, table.num_rows)
 
 
 def _most_records(state: KeyedState, memory: int) -> int:
@@ -229,11 +161,3 @@ def check_schema(rows: RowFormat, ref: FileRef, stored: pa.Schema) -> None:
             f"change {rows.record.__name__} or the key back; a field may be added if it has a default. Or begin with empty state: "
             f"start once with --drop-state {rows.component}",
         )
-
-
-def _damaged(path: Path, what: str) -> Refused:
-    return Refused(
-        "SW-STATE-DAMAGED",
-        f"{path} {what}",
-        "bring the file back from a copy; nothing was changed, and the job does not start from wrong or empty state",
-    )

@@ -6,6 +6,7 @@ replace the real ones.
 
 from streamwork.world.clock import Clock, RealClock, SteadyClock
 from streamwork.world.disk import Disk, DiskFile, RealDisk
+from streamwork.world.file_ref import FileKind, FileRef, damaged, read_whole
 from streamwork.world.inside import check_relative, inside
 from streamwork.world.names import EPOCH_DIGITS, OFFSET_DIGITS, number_of
 from streamwork.world.priority import step_back
@@ -18,6 +19,8 @@ __all__ = [
     "Clock",
     "Disk",
     "DiskFile",
+    "FileKind",
+    "FileRef",
     "ProcessId",
     "Processes",
     "RealClock",
@@ -25,8 +28,10 @@ __all__ = [
     "RealProcesses",
     "SteadyClock",
     "check_relative",
+    "damaged",
     "inside",
     "number_of",
     "print_anything",
+    "read_whole",
     "step_back",
 ]

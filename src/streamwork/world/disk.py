@@ -7,7 +7,9 @@ Bytes written through a `DiskFile` are durable after its `sync()`, not before.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -105,7 +107,10 @@ class RealDisk:
             os.close(descriptor)
 
     def map(self, path: Path) -> pa.Buffer:
-        if path.stat().st_size == 0:  # an empty file cannot be mapped
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if found.st_size == 0:  # an empty file cannot be mapped
             return pa.py_buffer(b"")
         with pa.memory_map(str(path)) as mapped:
             return mapped.read_buffer()

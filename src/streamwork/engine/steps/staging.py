@@ -16,12 +16,13 @@ from streamwork.components import Event
 from streamwork.components.columns import Columns
 from streamwork.components.schema import arrow_schema
 from streamwork.engine.adaptive_batch import GLANCE
-from streamwork.errors import Refused
 from streamwork.flow.blame import Blame
-from streamwork.state import FileRef
-from streamwork.world import Disk, DiskFile, inside
+from streamwork.world import Disk, DiskFile, FileKind, FileRef
 
 PIECE = 8_192  # rows
+STAGED_OUTPUT = FileKind(
+    "SW-OUTPUT-DAMAGED", "restore the file from a backup; nothing was committed from it", noun="the staged output"
+)
 
 
 class Staging:
@@ -91,28 +92,8 @@ class Staging:
 
 def read_staged(disk: Disk, folder: Path, ref: FileRef) -> Iterator[pa.RecordBatch]:
     """Staged outputs, checked against their hash before the first row is handed out."""
-    with pa.ipc.open_stream(check_staged(disk, folder, ref)) as stream:
+    with pa.ipc.open_stream(ref.map(disk, folder, STAGED_OUTPUT)) as stream:
         yield from stream
-
-
-def check_staged(disk: Disk, folder: Path, ref: FileRef) -> pa.Buffer:
-    """The bytes of staged outputs, if they are those that the checkpoint recorded."""
-    path = inside(folder, ref.path)
-    try:
-        data = disk.map(path)
-    except FileNotFoundError:
-        raise _damaged(path, "is missing") from None
-    if hashlib.sha256(data).hexdigest() != ref.sha256:
-        raise _damaged(path, "is not what its checkpoint recorded (its sha256 differs)")
-    return data
-
-
-def _damaged(path: Path, what: str) -> Refused:
-    return Refused(
-        "SW-OUTPUT-DAMAGED",
-        f"the staged output {path} {what}",
-        "bring the file back from a copy; nothing was committed from it",
-    )
 
 
 class _HashedFile:

@@ -42,8 +42,9 @@ from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.errors import Refused
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Promise
-from streamwork.state import FileRef, StateFiles
+from streamwork.state import StateFiles
 from streamwork.state.files import check_schema
+from streamwork.world import FileRef
 
 NOTHING = Drop()
 Chains = dict[str, dict[str, tuple[FileRef, ...]]]

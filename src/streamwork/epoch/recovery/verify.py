@@ -6,11 +6,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from streamwork.delivery import DeadLetters
-from streamwork.engine.steps.staging import check_staged
+from streamwork.delivery.inbox import INBOX_FILE
+from streamwork.delivery.letters import STAGED_LETTERS
+from streamwork.engine.steps.staging import STAGED_OUTPUT
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused
-from streamwork.state import Chain, FileRef, StateFiles, ways
+from streamwork.state import Chain, ways
+from streamwork.state.files import STATE_FILE
+from streamwork.world import FileKind, FileRef
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,6 @@ class Verifier:
         """`dropped` tells the components whose state in a manifest is not needed."""
         self._store = store
         self._dropped = dropped
-        self._files = StateFiles(store.disk, store.folder)
         self._letters = DeadLetters(store.disk, store.folder)
         self._known: dict[str, str] = {}  # path -> what is wrong with it; empty where nothing is
 
@@ -51,35 +54,36 @@ class Verifier:
             if not self._letters.published(component, manifest.epoch)
             for ref in letters.values()
         ]
-        return next((what for what in map(self._staged, [*manifest.failed, *unpublished]) if what), "")
+        waiting = [self._problem(ref, INBOX_FILE) for ref in manifest.failed]
+        letters = [self._problem(ref, STAGED_LETTERS) for ref in unpublished]
+        return next(filter(None, [*waiting, *letters]), "")
 
     def staged_problem(self, manifest: Manifest, sink: str) -> str:
         """Why a sink cannot be given what a manifest staged for it; empty if it can."""
         if sink not in manifest.sinks:
             return f"checkpoint {manifest.epoch} was made without sink {sink}"
-        return next((what for what in map(self._staged, manifest.sinks[sink].staged.values()) if what), "")
+        staged = manifest.sinks[sink].staged.values()
+        return next(filter(None, (self._problem(ref, STAGED_OUTPUT) for ref in staged)), "")
 
     def problems(self, manifest: Manifest) -> list[Problem]:
         """Everything that is wrong with the files of a manifest."""
-        state = [ref for instances in manifest.components.values() for chain in instances.values() for ref in chain]
-        staged = [ref for part in manifest.sinks.values() for ref in part.staged.values()]
-        staged += [*manifest.failed, *(ref for letters in manifest.letters.values() for ref in letters.values())]
-        looked = [(ref.path, self._state(ref)) for ref in state] + [(ref.path, self._staged(ref)) for ref in staged]
-        return [Problem(path, what) for path, what in looked if what]
+        named = [(ref, STATE_FILE) for c in manifest.components.values() for chain in c.values() for ref in chain]
+        named += [(ref, STAGED_OUTPUT) for part in manifest.sinks.values() for ref in part.staged.values()]
+        named += [(ref, INBOX_FILE) for ref in manifest.failed]
+        named += [(ref, STAGED_LETTERS) for letters in manifest.letters.values() for ref in letters.values()]
+        found = [(ref.path, self._problem(ref, kind)) for ref, kind in named]
+        return [Problem(path, what) for path, what in found if what]
 
     def _state(self, ref: FileRef) -> str:
-        return self._look(ref, self._files.check)
+        return self._problem(ref, STATE_FILE)
 
-    def _staged(self, ref: FileRef) -> str:
-        return self._look(ref, lambda ref: check_staged(self._store.disk, self._store.folder, ref))
-
-    def _look(self, ref: FileRef, check: Callable[[FileRef], object]) -> str:
+    def _problem(self, ref: FileRef, kind: FileKind) -> str:
         if ref.path not in self._known:
             try:
-                check(ref)
+                ref.map(self._store.disk, self._store.folder, kind)
                 self._known[ref.path] = ""
-            except Refused as damaged:
-                self._known[ref.path] = damaged.cause
+            except Refused as refused:
+                self._known[ref.path] = refused.cause
         return self._known[ref.path]
 
 
