@@ -115,7 +115,7 @@ def test_the_command_that_stops_a_driver_that_is_alive(
     run_job(job, root)
     holder = Fences(RealDisk(), root / "summing", RealClock(), RealProcesses())
     holder.claim(lease=1.0)
-    monkeypatch.setattr(runner, "on_spark", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(runner, "start_spark_host", lambda *_: pytest.fail("Spark was started"))
     with Heartbeat(holder.beat, 0.05), pytest.raises(Refused, match="SW-DRIVER-ALIVE") as caught:
         run_job(job, root, mode, lease=1.0)
     (line,) = COMMAND.findall(caught.value.action)

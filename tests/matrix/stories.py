@@ -117,7 +117,7 @@ class Twice(LocalHost):
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
         super().collect(epoch, expired)
-        self.forget()
+        self.abandon()
         super().submit(*self._given)
         return super().collect(epoch, expired)
 

@@ -21,6 +21,7 @@ from letter_jobs import squeamish_job
 from sample import run_job
 from streamwork import JobFailed, Refused, WrongUse
 from streamwork.cli.status_text import status_lines
+from streamwork.components.position import plain
 from streamwork.delivery.counts import is_closed
 from streamwork.observe.access import Endpoint, Token, token
 from streamwork.observe.metrics import exposition
@@ -136,8 +137,8 @@ def test_the_metrics_are_what_was_counted(tmp_path: Path) -> None:
 def test_text_json_and_metrics_show_the_same_status(tmp_path: Path) -> None:
     run_job(squeamish_job(tmp_path, parallelism=2), tmp_path / ".streamwork")
     model = read_status(tmp_path / ".streamwork", "squeamish", RealClock())
-    plain = msgspec.json.decode(msgspec.json.encode(model))
-    assert {**status(tmp_path), "age_seconds": None} == {**plain, "age_seconds": None}
+    shown = msgspec.json.decode(msgspec.json.encode(model, enc_hook=plain))
+    assert {**status(tmp_path), "age_seconds": None} == {**shown, "age_seconds": None}
     found, lines = samples(exposition(model).decode()), status_lines(model)
     assert found["streamwork_checkpoint",] == model.checkpoint == 3
     assert found["streamwork_checkpoint_timestamp_seconds",] == model.completed_at

@@ -18,9 +18,8 @@ from streamwork.components import Event, LedgerEntry, LedgerRow, Sink, SinkKind
 from streamwork.components.commit_rule import Verdict, settle
 from streamwork.components.sink import fenced
 from streamwork.engine.instance import row_format
-from streamwork.epoch import Driver, Store
+from streamwork.epoch import Driver, Host, Store
 from streamwork.job import Job
-from streamwork.run.hosting import Host
 from streamwork.state import StateFiles, ways
 from streamwork.state.merge import merge
 from streamwork.world import RealClock, RealDisk, step_back

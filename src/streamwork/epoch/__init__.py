@@ -5,15 +5,15 @@
 """
 
 from streamwork.components.commit_rule import Verdict, judge
-from streamwork.epoch.compute import Compute
 from streamwork.epoch.driver import Driver, Started
+from streamwork.epoch.host import Host
 from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.phases import Listener, Phase
 from streamwork.epoch.store import Identity, Store
 
 __all__ = [
-    "Compute",
     "Driver",
+    "Host",
     "Identity",
     "Listener",
     "Manifest",

@@ -51,12 +51,12 @@ from streamwork.epoch import reported
 from streamwork.epoch.agreement import disagreement, missing
 from streamwork.epoch.allowance import Allowance
 from streamwork.epoch.compactor import Background, Compactor, at_once
-from streamwork.epoch.compute import Compute
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.fences import Drop, Fences
 from streamwork.epoch.history.history import NoHistory, Recorder
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.history.stopwatch import Stopwatch
+from streamwork.epoch.host import Host
 from streamwork.epoch.in_doubt import Doubts, InDoubt
 from streamwork.epoch.in_doubt import lines as doubt_lines
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
@@ -103,7 +103,7 @@ class Driver:
         graph: Graph,
         settings: Settings,
         store: Store,
-        host: Compute,
+        host: Host,
         clock: Clock,
         new_uid: Callable[[], str],
         listener: Listener | None = None,
@@ -279,7 +279,7 @@ class Driver:
         try:
             manifest = self._prepare(plan, reports)
         except FileExistsError as error:  # somebody has used that number: it is spent
-            self._host.forget()
+            self._host.abandon()
             raise Abandoned(plan.epoch) from error
         self._tell(Phase.PREPARE, plan.epoch)
         if self._overlap and self._planner.limited and not last:

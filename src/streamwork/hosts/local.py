@@ -9,11 +9,12 @@ from streamwork.connectors.dataframe import no_spark
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Assignment, Engine, Report, Schedule
 from streamwork.engine.attempt import placed
+from streamwork.epoch.host import Host
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, Disk
 
 
-class LocalHost:
+class LocalHost(Host):
     """Computes each epoch in this process. The engine lives from epoch to epoch; after an error it is made anew."""
 
     name = "local"
@@ -67,7 +68,7 @@ class LocalHost:
         found, self._wasted = self._wasted, []
         return found
 
-    def forget(self) -> None:
+    def abandon(self) -> None:
         if self._engine is not None:
             self._engine.discard()
             self._engine = None

@@ -33,6 +33,7 @@ from streamwork.components.operator import AnyOperator
 from streamwork.connectors.address import SecretsFile
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Abandoned, Assignment, Report, Reports
+from streamwork.epoch.host import Host
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.hosts.master import is_remote
 from streamwork.hosts.probe import cannot_run, unshared
@@ -62,7 +63,7 @@ class _Action:
         self.cancelled = False  # because its time had expired
 
 
-class SparkEpochs:
+class SparkEpochs(Host):
     """Computes each epoch on a Spark session of its own."""
 
     name = "microbatch"
@@ -110,7 +111,7 @@ class SparkEpochs:
         try:
             rows = action.rows.result()
         except StreamworkError as error:
-            self.forget()
+            self.abandon()
             if action.cancelled:
                 raise Abandoned from error
             raise
@@ -119,7 +120,7 @@ class SparkEpochs:
         for answer in answers:
             if answer.failure is not None:
                 self._wasted = _counted(answers)
-                self.forget()
+                self.abandon()
                 raise answer.failure.to_error()
         return [report for answer in answers for report in answer.reports]
 
@@ -142,7 +143,7 @@ class SparkEpochs:
             finally:
                 action.cancelled = cancel.cancelled
 
-    def forget(self) -> None:
+    def abandon(self) -> None:
         """End what is under way. Nothing else to do: workers find states by what they are."""
         for action in self._actions:
             action.expired = lambda: True
@@ -178,7 +179,7 @@ class SparkEpochs:
             self._used = self._clock.monotonic()
 
     def close(self) -> None:
-        self.forget()
+        self.abandon()
         self._thread.shutdown()
         if self._shipped is not None and _has_closers(self._shipped[0].graph):
             with contextlib.suppress(StreamworkError):  # Spark may be gone; so are the instances then

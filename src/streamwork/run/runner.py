@@ -8,16 +8,16 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from streamwork.epoch import Driver, Started, Store
+from streamwork.epoch import Driver, Host, Started, Store
 from streamwork.epoch.control import Control, Kind, Request
 from streamwork.epoch.fences import Drop, Fences, moment
 from streamwork.epoch.history.history import History
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
+from streamwork.hosts.spark_host import start_spark_host
 from streamwork.hosts.spark_life import spark_gone
 from streamwork.job import Graph, Job
 from streamwork.run.backfill import everything, with_ways_out
-from streamwork.run.hosting import Host, on_spark
 from streamwork.run.mode import Mode
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
@@ -188,7 +188,7 @@ class Lives:
         if not options.mode.on_spark:
             return LocalHost(self._store.disk, clock=self._clock)
         log = None if options.spark_log else self._store.folder / "spark.log"
-        return on_spark(
+        return start_spark_host(
             self._graph, options.root, options.master, log, options.module_folder, self._clock, self._stop.check
         )
 

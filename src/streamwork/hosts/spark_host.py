@@ -1,12 +1,11 @@
-"""The host of a run: what it is to its driver, and how one on Spark is made."""
+"""Starts the microbatch host: Spark, the probe of a cluster, and `SparkEpochs` on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
-from streamwork.epoch.compute import Compute
+from streamwork.epoch.host import Host
 from streamwork.hosts.master import is_remote
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_life import forget_spark, spark_is_gone
@@ -14,19 +13,7 @@ from streamwork.job import Graph
 from streamwork.world import Clock
 
 
-class Host(Compute, Protocol):
-    """What computes the epochs of a run."""
-
-    def open(self, graph: Graph) -> None:
-        """Called before anything is planned. Refuses what cannot be run here."""
-
-    def keep_warm(self) -> None:
-        """Called often while there is nothing to compute."""
-
-    def close(self) -> None: ...
-
-
-def on_spark(
+def start_spark_host(
     graph: Graph,
     root: Path,
     master: str,
@@ -35,7 +22,7 @@ def on_spark(
     clock: Clock,
     check: Callable[[], None] = lambda: None,
 ) -> Host:
-    """A host on the Spark of this process, which is started if there is none; on a cluster, on one that can do this job.
+    """A host on the Spark of this process, which is started if there is none. A cluster is first probed for this job.
 
     `check` is called often meanwhile; if it raises, the start is given up.
     """
