@@ -26,7 +26,7 @@ class Note(msgspec.Struct, frozen=True):
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../b", "a//b", "", "a\\b", "a\0b", "./a"])
 def test_a_path_that_leads_out_of_the_folder_is_no_file_ref(path: str) -> None:
-    with pytest.raises(ValueError, match="no path inside"):
+    with pytest.raises(ValueError, match="path inside"):
         FileRef(path, "", 0, 0)
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(msgspec.json.encode({"path": path, "sha256": "", "rows": 0, "bytes": 0}), type=FileRef)
