@@ -89,4 +89,4 @@ def test_a_folder_that_cannot_be_written() -> None:
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "NEEDED_FREE", 1 << 80)
     finding = doctor._disk(tmp_path)
-    assert not finding.ok and "make room" in finding.action
+    assert not finding.ok and "free disk space" in finding.action

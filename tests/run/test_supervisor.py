@@ -53,7 +53,7 @@ class Patient:
         self.told: list[str] = []
         self.clock = VirtualClock()
 
-    def live(self) -> None:
+    def run_driver(self) -> None:
         while isinstance(fate := self.fates.pop(0), int):
             self.progress += fate
         if fate is not None:
@@ -64,7 +64,7 @@ class Patient:
         self.clock.sleep(seconds)
         self.stopping = self.stop_in_pause
 
-    def tell(self, line: str) -> None:
+    def note(self, line: str) -> None:
         self.told.append(line)
 
     def keep_trace(self, error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""``streamwork doctor``: is everything here that a job needs, and if not, what to do."""
+"""``streamwork doctor``: checks that everything a job needs is installed, and advises on what is missing."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Finding(msgspec.Struct, frozen=True):
     action: str = ""
 
 
-def examine(root: Path, tell: Callable[[Finding], None] = lambda finding: None) -> list[Finding]:
-    """Run all checks, telling of each when it is done. A check that cannot be made without an earlier one is left out."""
+def examine(root: Path, show: Callable[[Finding], None] = lambda finding: None) -> list[Finding]:
+    """Run all checks and `show` each finding. A check is left out if one that it depends on has failed."""
     findings: list[Finding] = []
 
     def add(finding: Finding) -> bool:
         findings.append(finding)
-        tell(finding)
+        show(finding)
         return finding.ok
 
     add(_python())
@@ -76,7 +76,7 @@ def _pyspark() -> Finding:
 
 
 def _workers() -> Finding:
-    """Start Spark and let a worker say which Python it is."""
+    """Start Spark and ask a worker for its Python."""
     log = Path(tempfile.mkdtemp(prefix="streamwork-doctor-")) / "spark.log"
     began = time.monotonic()
     try:
@@ -104,7 +104,7 @@ def _who_am_i(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _disk(root: Path) -> Finding:
-    """Can files be made durable where the job's folder will be, and is there room?"""
+    """Check that durable files can be written in the root, and that there is free space."""
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())
     probe = place / f".streamwork-doctor-{os.getpid()}"
     disk, began = RealDisk(), time.monotonic()
@@ -116,7 +116,7 @@ def _disk(root: Path) -> Finding:
     took, free = (time.monotonic() - began) * 1000, shutil.disk_usage(place).free
     found = f"{place}: a durable write takes {took:.1f} ms, {free / (1 << 30):.0f} GiB are free"
     return Finding(
-        "disk", free >= NEEDED_FREE, found, "" if free >= NEEDED_FREE else "make room: less than 1 GiB is free"
+        "disk", free >= NEEDED_FREE, found, "" if free >= NEEDED_FREE else "free disk space: less than 1 GiB is left"
     )
 
 

@@ -1,4 +1,4 @@
-"""``streamwork log``: make a log, append to it, watch it, look at it.
+"""``streamwork log``: creates, fills, tails and describes logs.
 
 Errors are raised as they are; `cli.main` turns them into text or JSON and an exit code.
 """
@@ -62,7 +62,7 @@ def create_command(
     retain_age: str | None,
     as_json: bool,
 ) -> None:
-    """Make a log in the folder PATH."""
+    """Create a log in the folder PATH."""
     policy = Policy(
         segment_bytes=_bytes(segment_size),
         segment_age=None if segment_age is None else seconds(segment_age),
@@ -84,9 +84,9 @@ def create_command(
 @click.option("--fsync", type=click.Choice([mode.value for mode in Fsync]), default="interval", show_default=True)
 @JSON
 def append_command(path: Path, fsync: str, as_json: bool) -> None:
-    """Append events from standard input, one JSON object a line, with every field (null where it may be).
+    """Append events from standard input, one JSON object per line, with all fields (null where allowed).
 
-    A line that is no such event ends it, with its number; the events before it are kept.
+    A line that is not such an event ends the command with its number; the events before it are kept.
     """
     with EventLog[Event](path, fsync=fsync) as log:
         count = 0
@@ -125,7 +125,7 @@ def append_command(path: Path, fsync: str, as_json: bool) -> None:
 )
 @JSON
 def tail_command(path: Path, last: int, follow: bool, isolation: str, as_json: bool) -> None:
-    """Print the newest events, one JSON object a line; with --json, each with its partition, offset and time."""
+    """Print the newest events, one JSON object per line; with --json, each with its partition, offset and time."""
     reader = LogReader[Event](path, isolation=isolation)
     show: Callable[[Located], Any] = _placed if as_json else lambda one: one.event
     found: Iterable[Located] = reader.tail_located(last) if follow else reader.last(last)
@@ -182,7 +182,7 @@ class _BadLine(Exception):
 
 
 def _decoded(event: type[Event], stream: BinaryIO) -> Iterator[list[Event]]:
-    """Events as they come in, many at a time where many are there. The good ones before a bad line come first."""
+    """Batches of events as they arrive. The events before a bad line come first; then `_BadLine` is raised."""
     decoder, number, rest = msgspec.json.Decoder(event), 0, b""
     while block := stream.read1(_READ) if hasattr(stream, "read1") else stream.read(_READ):
         *lines, rest = (rest + block).split(b"\n")

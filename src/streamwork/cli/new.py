@@ -1,7 +1,4 @@
-"""``streamwork new``: a folder with a small job, a few lines for it to read, and its test.
-
-What is written runs as it is; people begin by changing it.
-"""
+"""``streamwork new``: creates a folder with a small job, its input and its test. The job runs as it is."""
 
 from __future__ import annotations
 
@@ -119,7 +116,7 @@ _LINES = """\
 {"page": "/shop", "seconds": 7.75}
 """
 
-# Makes the folder its own pytest project: the test finds the job whatever pytest is told further up.
+# Makes the folder its own pytest project: the test finds the job, independent of settings in parent folders.
 _PYTEST = "[pytest]\npythonpath = .\n"
 
 

@@ -1,4 +1,4 @@
-"""Running a job from its first start to its end: the runner, restarts, stop requests, batch runs.
+"""Running a job from its first start to its end: options, runner, restarts, stop requests, batch runs.
 
-Prints nothing: a watcher that is passed in is told of progress.
+Prints nothing: progress goes to the `Watcher` that is passed in.
 """

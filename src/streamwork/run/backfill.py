@@ -1,7 +1,7 @@
-"""A job as `batch` runs it: one epoch over everything there is, in a folder of its own.
+"""Mode `batch`: one epoch over all input, in a folder of its own.
 
-"Everything" is what there is when a run first looks: a source that keeps growing does not keep a backfill from ending. Another
-run in the same folder takes what has come since.
+The end of the input is fixed when the run first reads it, so that a source that keeps growing does not keep the run from ending.
+The next run in the same folder processes what has arrived since.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ALL = 2**62
 
 
 def everything(graph: Graph) -> Graph:
-    """The same graph, with sources that give all they have to one epoch."""
+    """The same graph, with sources that put all their input into one epoch."""
     return replace(graph, nodes=tuple(_whole(node) for node in graph.nodes))
 
 
-def with_ways_out(error: StreamworkError) -> StreamworkError:
-    """What a target's owner is told in other words where the cause is that a backfill has a folder of its own."""
+def advise_batch(error: StreamworkError) -> StreamworkError:
+    """The error with advice for batch runs, if it is about a target that another job owns."""
     if error.code != "SW-SINK-OWNED":
         return error
     return Refused(
@@ -37,7 +37,7 @@ def with_ways_out(error: StreamworkError) -> StreamworkError:
 
 
 class Whole(OffsetSource[Any]):
-    """A source from its first event to the last one that is there when somebody first looks."""
+    """A source from its first event to the end that it has at the first call of `end`."""
 
     start = "earliest"
     max_events = ALL
@@ -81,7 +81,7 @@ class Whole(OffsetSource[Any]):
         return self._source.known_end(partition, start)
 
     def keep(self, progress: ReadProgress) -> None:
-        """A backfill holds nothing back: it may never be run again, and a log would be kept for it for ever."""
+        """Does nothing: a batch run may be the last one, and a log would be retained for it forever."""
 
     def partitioning(self) -> Partitioning | None:
         return self._source.partitioning()

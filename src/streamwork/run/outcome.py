@@ -11,7 +11,7 @@ NOT_STARTED = "stopped before it had started"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a run did."""
+    """The result of a run."""
 
     job: str
     root: str
@@ -25,10 +25,8 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     restarts: int = 0
     dead_letters: int = 0
-    retried: int = 0  # tries, in place, at events that had failed before
-    in_doubt: tuple[
-        InDoubt, ...
-    ] = ()  # under at-most-once: input of epochs that broke off, as far as this run was the first to tell
+    retried: int = 0  # retries in place
+    in_doubt: tuple[InDoubt, ...] = ()  # under at-most-once: input of interrupted epochs that this run found first
 
 
 def how_started(started: Started | None) -> str:

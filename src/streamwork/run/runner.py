@@ -17,7 +17,7 @@ from streamwork.hosts.local import LocalHost
 from streamwork.hosts.spark_host import start_spark_host
 from streamwork.hosts.spark_life import spark_gone
 from streamwork.job import Graph, Job
-from streamwork.run.backfill import everything, with_ways_out
+from streamwork.run.backfill import advise_batch, everything
 from streamwork.run.mode import Mode
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
@@ -122,7 +122,7 @@ class Lives:
         self._answer(True, "stopped")
         return restarts
 
-    def live(self) -> None:
+    def run_driver(self) -> None:
         """One driver, from its start to its end."""
         with contextlib.suppress(Stopped):
             self._live()
@@ -133,7 +133,7 @@ class Lives:
         host = self._host = self._start_host()
         self._stop.check()
         host.open(self._graph)
-        history = History(self._store.folder / "history.sqlite", tell=self.tell)
+        history = History(self._store.folder / "history.sqlite", tell=self.note)
         driver = self.driver = Driver(
             self._graph,
             self.settings,
@@ -152,7 +152,7 @@ class Lives:
             stopping=self._is_asked_to_stop,
             drop=self._drop,
         )
-        driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.tell, silent, self._stop.sleep
+        driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.note, silent, self._stop.sleep
         try:
             started = driver.start()
             self._fences = driver.fences
@@ -169,7 +169,7 @@ class Lives:
             if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
                 raise gone from error
             if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
-                raise with_ways_out(error) from error
+                raise advise_batch(error) from error
             raise
         self._host = None
         _close(driver, host)
@@ -178,7 +178,7 @@ class Lives:
     def _watch(self) -> tuple[int, int] | None:
         """Is another driver at work? It is the driver's to ask; but where Spark has to be started for that, ask before."""
         fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
-        fences.tell, fences.sleep = self.tell, self._stop.sleep
+        fences.tell, fences.sleep = self.note, self._stop.sleep
         if self._options.mode.on_spark and self.started is None:
             fences.wait(self.settings.lease, self._options.take_over)
         return fences.silent
@@ -301,7 +301,7 @@ class Lives:
             return ""
         return str(place)
 
-    def tell(self, line: str) -> None:
+    def note(self, line: str) -> None:
         if self._watcher is not None:
             self._watcher.on_note(line)
 

@@ -1,8 +1,8 @@
-"""How a run is asked to end: by SIGINT, by SIGTERM, or by a request in its control folder.
+"""`Stop`: the request to stop a run, made by SIGINT, by SIGTERM or through the control folder.
 
-A run listens from its beginning to its end; signals that came earlier were remembered by `streamwork.early`. While it starts, it
-ends as soon as nothing is half done: at once while the job file is loaded or it waits for another driver or for Spark, else when
-recovery is finished. Later it completes the epoch under way.
+A run handles signals from its start to its end; `streamwork.early` records those that come before. During its start a run stops
+as soon as that is safe: at once while it loads the job file or waits for another driver or for Spark, otherwise after recovery.
+Later it completes the epoch in progress.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from streamwork import early
 from streamwork.world import Clock
 
 ONE_SIGNAL_SECONDS = 1.0
-"""Within this time, a signal that comes again is the same one: `timeout` and others signal a process and also its group."""
+"""A second signal within this time counts as the first: `timeout` and others signal a process and also its group."""
 
 
 class Stopped(Exception):
-    """The end was asked for while the run was starting."""
+    """A stop was requested during the start of the run."""
 
 
 class _Now(BaseException):
-    """Raised by the handler in the middle of code that would not look at the flag, and must not catch it."""
+    """Raised by the signal handler inside code that does not check the flag, and must not catch it."""
 
 
 class Stop:
-    """Whether somebody has asked for an end. A plain flag: a lock could be held at the moment the signal comes."""
+    """Whether a stop has been requested. A plain flag: a lock could be held when the signal handler runs."""
 
     SLICE = 0.05
 
@@ -41,27 +41,27 @@ class Stop:
         self._interrupts = False
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until it is asked for."""
+        """Wait `seconds`, or until a stop is requested."""
         until = self._clock.monotonic() + seconds
         while not self.asked and (left := until - self._clock.monotonic()) > 0:
             self._clock.sleep(min(left, self.SLICE))
 
     def check(self) -> None:
-        """Raise `Stopped` if it is asked for."""
+        """Raise `Stopped` if a stop has been requested."""
         if self.asked:
             raise Stopped
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long. Raises `Stopped` as soon as it is asked for."""
+        """Wait `seconds`. Raises `Stopped` as soon as a stop is requested."""
         self.wait(seconds)
         self.check()
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """Meanwhile a signal does not wait: `Stopped` is raised at once. For what may take long, and leaves nothing half done."""
+        """Inside the block a signal raises `Stopped` at once. For long work that is safe to interrupt anywhere."""
         self._interrupts = True
         try:
-            self.check()  # it may have come before
+            self.check()  # requested before the block
             yield
         except _Now:
             raise Stopped from None
@@ -70,7 +70,7 @@ class Stop:
 
     @contextmanager
     def on_signal(self) -> Iterator[None]:
-        """SIGINT and SIGTERM ask for an end; a second signal acts as usual. Only the main thread can listen to signals."""
+        """SIGINT and SIGTERM request a stop; a second signal acts as usual. Has an effect only on the main thread."""
         if self._listens or threading.current_thread() is not threading.main_thread():
             yield
             return

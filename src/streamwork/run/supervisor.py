@@ -1,10 +1,11 @@
-"""Starting a job again after it failed, by the job's `Backoff`.
+"""Restarts of a failed job, by the job's `Backoff`.
 
-A failure of the job or of its surroundings (exit code 1) is worth another try from the last checkpoint. Wrong use and refusals
-are not: they wait for a person. Nor is an error that is not `retryable` and comes again right after a restart (the same event,
-the same error): it will do so for ever. OSError and TimeoutError are retryable (`errors.is_retryable`): a look-up that is down
-raises the same error for the same event until it is back. Nor is a start that cannot succeed: before anything was done, a file
-that is not there is a wrong name rather than an outage.
+A failure of the job or of its environment (exit code 1) is restarted from the last checkpoint. Not restarted are:
+
+    wrong use and refusals        a person has to act first
+    the same error again          right after a restart, without a new checkpoint, unless the error is `retryable`: a service that
+                                  is down raises the same OSError or TimeoutError for the same event until it is back
+    an error about the setup      before the first checkpoint: a missing file is then a wrong name rather than an outage
 """
 
 from __future__ import annotations
@@ -19,37 +20,38 @@ from streamwork.world import Clock
 
 
 class Supervised(Protocol):
-    """Something that runs, and can be run again after it failed."""
+    """A run that can be restarted after a failure."""
 
     @property
     def progress(self) -> int:
-        """Grows with each completed checkpoint."""
+        """The number of checkpoints completed so far."""
 
     @property
     def stopping(self) -> bool:
-        """True if somebody has asked for the end."""
+        """True if a stop has been requested."""
 
-    def live(self) -> None:
-        """Run until the end. Raises what went wrong."""
+    def run_driver(self) -> None:
+        """Run one driver until it ends. Raises its failure."""
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until somebody asks for the end."""
+        """Wait `seconds`, or until a stop is requested."""
 
-    def tell(self, line: str) -> None: ...
+    def note(self, line: str) -> None:
+        """Report a restart to the watcher."""
 
     def keep_trace(self, error: Exception) -> str:
-        """Keep the traceback of an exception that was not foreseen, and say where; "" if that is not possible."""
+        """Save the traceback of an unexpected exception and return its path; "" if that is not possible."""
 
 
 def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
-    """Let it live until it ends well, starting it again where that may help. Returns how often that was."""
+    """Run the job until it ends without failure, with restarts. Returns the number of restarts."""
     restarts: list[float] = []
     last: tuple[str, str] | None = None
     while True:
         before = job.progress
         failure: StreamworkError
         try:
-            job.live()
+            job.run_driver()
             return len(restarts)
         except OSError as error:
             failure = _io_failed(error)
@@ -63,13 +65,13 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
             raise failure
         fault = failure.code, _without_numbers(failure.cause)
         if fault == last and job.progress == before and not failure.retryable:
-            raise _with(failure, "it came again right after a restart, so restarts do not help") from failure
+            raise _with(failure, "it happened again right after a restart, so restarts do not help") from failure
         recent = policy.recent(restarts, clock.monotonic())
         delay = policy.delay(restarts, clock.monotonic())
         if delay is None:
             raise _with(failure, f"given up after {plural(recent, 'restart')} within {policy.within}") from failure
-        job.tell(f"failed: {failure.code} {failure.cause}")
-        job.tell(f"restart {recent + 1} of {policy.max_restarts} in {delay:.1f} s")
+        job.note(f"failed: {failure.code} {failure.cause}")
+        job.note(f"restart {recent + 1} of {policy.max_restarts} in {delay:.1f} s")
         job.pause(delay)
         if job.stopping:
             raise failure
@@ -81,7 +83,7 @@ def _io_failed(error: OSError) -> JobFailed:
     failure = JobFailed(
         "SW-IO-FAILED",
         str(error),
-        "make room, or bring the file or folder back, and start again; --root chooses another folder",
+        "free disk space, or restore the file or folder, and start again; --root chooses another folder",
         about_setup=is_lasting(error),
     )
     failure.__cause__ = error
@@ -89,11 +91,11 @@ def _io_failed(error: OSError) -> JobFailed:
 
 
 def _unforeseen(error: Exception, trace: str) -> JobFailed:
-    """An exception without a code. It is a fault in Streamwork, or in code that it calls without a guard."""
+    """The failure for an exception without a code: a bug in Streamwork, or in code that it calls unguarded."""
     failure = JobFailed(
         "SW-INTERNAL",
         f"{described(error)}{raised_at(error)[1]}",
-        "start again: the last checkpoint is good. If it comes back, report it"
+        "start again: the last checkpoint is intact. If it happens again, report it"
         + (f" with the traceback in {trace}" if trace else ""),
         retryable=is_retryable(error),
     )
@@ -102,7 +104,7 @@ def _unforeseen(error: Exception, trace: str) -> JobFailed:
 
 
 def _without_numbers(cause: str) -> str:
-    """Each try has an epoch number of its own; what it fails at is the same."""
+    """The cause without epoch numbers, which differ from attempt to attempt."""
     return re.sub(r"\b(epoch|checkpoint) \d+", r"\1", cause)
 
 

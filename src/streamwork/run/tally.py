@@ -8,11 +8,11 @@ from streamwork.run.watcher import Watcher
 
 
 class Tally:
-    """Counts what a run did, and tells a watcher."""
+    """The counts of a run. Passes each phase on to the watcher."""
 
     def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
         self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = 0
-        self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # a restart finds the same again
+        self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # by key: a restart finds the same ones again
         self._sources = sources
         self._watcher = watcher
 
@@ -29,7 +29,7 @@ class Tally:
             self._watcher.on_phase(step, epoch, manifest)
 
     def end_of(self, driver: Driver) -> None:
-        """What is in no manifest: rows that sinks refuse at the commit, and what is in doubt. It must be closed."""
+        """Add what no manifest contains: rows rejected at commit, and input in doubt. The driver must be closed."""
         self.dropped += driver.refusals["dropped"]
         self.dead_letters += driver.refusals["dead_letters"]
         self.in_doubt.update(((one.epoch, one.fence, one.source), one) for one in driver.in_doubt)

@@ -11,7 +11,7 @@ from streamwork.run.outcome import Outcome
 
 
 class Watcher(Protocol):
-    """Shows a run to somebody: starts, steps, remarks, the end. After a restart, `on_started` comes again."""
+    """Observes a run: start, phases, notes, end. Each restart calls `on_started` again. `on_note` may be called by any thread."""
 
     def on_starting(self, job: str, mode: Mode, root: Path) -> None: ...
 
@@ -20,9 +20,9 @@ class Watcher(Protocol):
     def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None: ...
 
     def on_note(self, line: str) -> None:
-        """Something that a person may want to know: a restart, a wait."""
+        """A line for the operator: a restart, a wait, a retry."""
 
     def on_end(self, outcome: Outcome) -> None: ...
 
     def close(self) -> None:
-        """Called however the run ended."""
+        """Called at the end of the run, also after a failure."""
