@@ -110,7 +110,9 @@ def test_status_names_the_events_that_wait(tmp_path: Path) -> None:
     assert found["streamwork_waiting_events", "failed"] == 3 and found["streamwork_waiting_events", "pending"] == 0
     (file,) = (tmp_path / ".streamwork" / "squeamish" / "inbox" / "@waiting").glob("*3-*.parquet")
     file.write_bytes(b"")
-    assert "cannot be used" in status(tmp_path)["waiting"]["problem"], "status shows what can be shown"
+    assert "is not what its checkpoint recorded" in status(tmp_path)["waiting"]["problem"], (
+        "status shows what can be shown"
+    )
 
 
 # ---- Prometheus -----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from delivery.retry_jobs import Item, WhileFile
 from streamwork import Job, JobFailed, ListSource, Retry, Source, SqliteSink, WrongUse
 from streamwork.cli.progress import end_lines
 from streamwork.cli.status_text import status_lines
+from streamwork.components.position import plain
 from streamwork.delivery.retrying import FOLDER
 from streamwork.epoch.control import Control, Kind
 from streamwork.observe.metrics import exposition
@@ -150,7 +151,7 @@ def test_status_and_metrics_say_what_waits_for_what(tmp_path: Path) -> None:
     line = next(line for line in status_lines(status) if line.startswith("retrying"))
     assert line.startswith("retrying: work[0] has failed 3 times in 0.3 s, next attempt in 0.")
     assert line.endswith("(after 600 s: dead-letter); checkpoint 2 waits")
-    assert json.loads(msgspec.json.encode(status))["retrying"][0]["component"] == "work"
+    assert json.loads(msgspec.json.encode(status, enc_hook=plain))["retrying"][0]["component"] == "work"
     assert b'streamwork_retrying_events{component="work",job="items"} 1.0' in metrics
     assert outcome.retried == 3 and "3 retries" in end_lines(outcome)[-1]
     after = read_status(tmp_path / "root", "items", RealClock())

@@ -22,6 +22,7 @@ from streamwork.run.mode import Mode
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.outcome import Outcome, how_started
+from streamwork.run.retry_notes import RetryNotes
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
 from streamwork.run.tally import Tally
@@ -100,6 +101,8 @@ class Lives:
         self._watcher = watcher
         self._clock = clock
         self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
+        self._retries = any(node.retry is not None for node in graph.nodes)
+        self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
         self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
         self._control = Control(self._store.disk, self._store.folder, clock)
         self._stop = stop
@@ -290,6 +293,8 @@ class Lives:
             self._fences.beat()
         if self.driver is not None and self.driver.fences is not self._fences:  # it is about to take the job
             self.driver.beat()
+        if self._retries and self.fence:
+            self._retry_notes.check(self.fence)
 
     def keep_trace(self, error: Exception) -> str:
         place = self._store.folder / FAILURES
