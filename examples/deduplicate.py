@@ -1,4 +1,4 @@
-"""Pass each order on once, although its sender repeats orders; an id is remembered for an hour of event time."""
+"""Emit each order once, although its sender repeats orders. An id is kept for an hour of event time."""
 
 from datetime import datetime, timedelta
 
@@ -25,7 +25,7 @@ class FirstOnly(KeyedOperator[Order, Seen, Order]):
             collector.emit(event)
 
     def on_timer(self, key: str, at: datetime, state: Seen, collector: KeyedCollector) -> None:
-        collector.clear_state()  # so that the state holds the ids of one hour, not of all time
+        collector.clear_state()  # so that the state holds the ids of one hour only
 
 
 job = Job("deduplicate")

@@ -1,7 +1,7 @@
 """Add the price of its product to each sale, from a table in SQLite.
 
-While the database cannot be read, the sale is tried again, for up to a minute. A sale of an unknown product is not tried
-again: it becomes a dead letter. ``streamwork dead-letters list enrichment.py`` lists them; ``replay`` applies them again.
+While the database cannot be read, the sale is retried, for up to a minute. A sale of an unknown product is not retried:
+it becomes a dead letter. ``streamwork dead-letters list enrichment.py`` lists them; ``replay`` applies them again.
 """
 
 import sqlite3
@@ -35,7 +35,7 @@ class AddPrice(Operator[Sale, Priced]):
         self.database = database
 
     def setup_instance(self, instance: int) -> None:
-        self.db = sqlite3.connect(self.database)  # an ordinary attribute: it is made anew in each process
+        self.db = sqlite3.connect(self.database)  # an ordinary attribute, set in each process
 
     def apply(self, event: Sale, collector: EventCollector) -> None:
         found = self.db.execute("SELECT cents FROM prices WHERE product = ?", (event.product,)).fetchone()

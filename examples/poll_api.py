@@ -1,7 +1,7 @@
 """Poll an HTTP API for orders above the last number seen, exactly once.
 
-The API answers ``GET /orders?after=N`` with a JSON list of orders in ascending order of their number. The number alone decides
-what comes next, so the source is replayable: after a crash the same orders are read again.
+The API answers ``GET /orders?after=N`` with a JSON list of orders in ascending order of their number. The number alone determines
+the next orders, so the source is replayable: after a crash the same orders are read again.
 """
 
 import json
@@ -29,7 +29,7 @@ class Orders(StatefulSource[Order, Place]):
         self.address = address
 
     def setup_instance(self, instance: int, state: Place | None) -> None:
-        self.place = state or Place()  # None on the very first start
+        self.place = state or Place()  # None on the first start
 
     def get_events(self, collector: EventCollector) -> None:
         with urlopen(f"{self.address}/orders?after={self.place.after}", timeout=10) as answer:

@@ -1,6 +1,6 @@
 """Two kinds of alert from one stream: a threshold, which needs no state, and a jump above the sensor's running average.
 
-Both write to one table: the two streams are united before the sink.
+Both write to one table: `union` merges the two streams before the sink.
 """
 
 from streamwork import Event, Job, JsonLines, KeyedCollector, KeyedOperator, Record, SqliteSink, field

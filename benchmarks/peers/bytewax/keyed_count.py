@@ -37,7 +37,7 @@ class Source(DynamicSource):
 
 
 class Nowhere(StatelessSinkPartition):
-    """Discards; but remembers what came last for each card, so that it can be checked."""
+    """Discards its input, but keeps the last output of each card, so that it can be checked."""
 
     def write_batch(self, items):
         last.update(items)
