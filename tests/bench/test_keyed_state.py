@@ -90,7 +90,7 @@ def test_a_peer_that_cannot_be_had_is_left_out_with_a_reason(tmp_path: Path, mon
     (tmp_path / "requirements.txt").touch()
     with pytest.raises(Unavailable, match="its environment could not be made: "):
         bench_peers.environment("nobody", tmp_path / "requirements.txt")
-    with pytest.raises(Unavailable, match="benchmarks/peers/nobody is not there"):
+    with pytest.raises(Unavailable, match="benchmarks/peers/nobody is missing"):
         bench_peers.peer_folder("nobody")
 
 

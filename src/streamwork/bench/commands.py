@@ -20,7 +20,7 @@ def bench_group() -> None:
 @bench_group.command("log")
 @JSON
 def bench_log_command(as_json: bool) -> None:
-    """The embedded log: append, read, and how soon another process sees an event."""
+    """The embedded log: append, read, and the latency until another process sees an event."""
     from streamwork.bench import log as bench_log
 
     _print_numbers(bench_log.run(), as_json)
@@ -29,7 +29,7 @@ def bench_log_command(as_json: bool) -> None:
 @bench_group.command("engine")
 @JSON
 def bench_engine_command(as_json: bool) -> None:
-    """One core through a chain with a typed keyed operator, beside a loop written by hand."""
+    """A chain with a typed keyed operator on one core, compared with a hand-written loop."""
     from streamwork.bench import engine as bench_engine
 
     _print_numbers(bench_engine.run(), as_json)
@@ -38,7 +38,7 @@ def bench_engine_command(as_json: bool) -> None:
 @bench_group.command("recovery")
 @JSON
 def bench_recovery_command(as_json: bool) -> None:
-    """From kill -9 to the first completed new epoch: its parts, after long histories, with a state of a million keys."""
+    """The time from kill -9 to the first completed new epoch, by parts; with a long history and with a million keys."""
     from streamwork.bench import recovery as bench_recovery
 
     _print_numbers(bench_recovery.run(note=_note), as_json)
@@ -48,7 +48,7 @@ def bench_recovery_command(as_json: bool) -> None:
 @click.option("--quick", is_flag=True, help="Few events, no peers: to see that it works.")
 @JSON
 def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
-    """A count per key, exactly-once, beside Spark's own ways and Bytewax, at 2, 10 thousand and a million keys."""
+    """A count per key, exactly-once, compared with Spark and Bytewax, at 2, 10 thousand and a million keys."""
     from streamwork.bench import keyed_state as bench
 
     _measure(bench, quick, as_json)
@@ -72,7 +72,7 @@ def bench_semantics_command(quick: bool, postgres: str | None, as_json: bool) ->
 @click.option("--quick", is_flag=True, help="A few thousand keys: to see that it works.")
 @JSON
 def bench_state_size_command(quick: bool, as_json: bool) -> None:
-    """Ten thousand changed keys an epoch, in a state of ten thousand keys and in one of five million."""
+    """Ten thousand changed keys per epoch, in a state of ten thousand and of five million keys."""
     from streamwork.bench import state_size as bench
 
     _measure(bench, quick, as_json)

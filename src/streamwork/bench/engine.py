@@ -1,16 +1,16 @@
-"""``streamwork bench engine``: what one core takes through a chain with a typed keyed operator, beside a loop by hand.
+"""``streamwork bench engine``: a chain with a typed keyed operator on one core, compared with a hand-written loop.
 
-Both sides begin with the same Arrow batches in memory, make a typed event of each row, update the record of its key in a
-dict, emit one typed event, and make Arrow batches of what was emitted:
+Both start from the same Arrow batches in memory, make a typed event of each row, update the record of its key, emit one typed
+event, and make Arrow batches of the output:
 
-    loop      what a user would write: columns to lists, events, `dict.get`, the update written in place, no call per event
-              and no checks; its batches of outputs stay in memory, and its records are never saved
+    loop      what a user would write: columns to lists, events, `dict.get`, the update in place, no call per event and no
+              checks; its output stays in memory, and its records are never saved
     chain     the engine as all hosts run it, one epoch of an `Instance` from `begin` to `finish`: the source's slices,
-              `Chain.process`, the operator's `apply` and `emit`, changed keys remembered, types of outputs checked, outputs
-              staged to a file, the checkpoint: records of all changed keys as a Parquet file, hashes, fsync
+              `Chain.process`, the operator's `apply` and `emit`, tracking of changed keys, type checks of the output, output
+              staged to a file, and the checkpoint: records of all changed keys as a Parquet file, hashes, fsync
 
-So the chain does more than the loop, and all of that is in its time; `checkpoint_s` is the part of `finish`.
-Rows and final states of both are compared in every repeat, before its speed counts.
+The chain's time includes all of this; `checkpoint_s` is the part of `finish`. Rows and final states of both are compared in every
+repeat; a difference is an error, and no speed is reported.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Spent(Event, frozen=True):
 
 
 class Spend(KeyedOperator[Transaction, Spending, Spent]):
-    """How often and how much each card has spent so far."""
+    """Number and total of the payments of each card so far."""
 
     def apply(self, event: Transaction, state: Spending, collector: KeyedCollector) -> None:
         state.count += 1
@@ -78,7 +78,7 @@ def is_large(event: Transaction) -> bool:
 
 
 class Run(msgspec.Struct):
-    """What one side did with all batches."""
+    """The result of one side for all batches."""
 
     outputs: list[pa.RecordBatch]
     records: dict[Any, Any]
@@ -98,7 +98,7 @@ MAIN_CASE = "keyed"
 
 
 def run(folder: Path | None = None) -> dict[str, Any]:
-    """Measure; every number that was used. Raises AssertionError if an output is wrong."""
+    """Measure and return all figures. Raises AssertionError if an output is wrong."""
     batches = list(_batches())
     graphs = {name: _graph(batches, steps) for name, (steps, _) in CASES.items()}
     loops: dict[str, list[Run]] = {name: [] for name in CASES}
@@ -140,7 +140,7 @@ def run(folder: Path | None = None) -> dict[str, Any]:
 
 
 def _loop(batches: Batches, only_large: bool) -> Run:
-    """By hand."""
+    """The hand-written loop."""
     schema = pa.schema(
         [
             pa.field("id", pa.string(), nullable=False),
@@ -176,7 +176,7 @@ def _loop(batches: Batches, only_large: bool) -> Run:
 
 
 def _chain(graph: Graph, folder: Path) -> Run:
-    """By the engine: one epoch of one instance."""
+    """The engine: one epoch of one instance."""
     disk, end = RealDisk(), BATCH * BATCHES
     work = Assignment(0, "bench", str(folder), GROUPS, epoch=1, fence=1, ranges={"arrow": {"0": (0, end)}}, states={})
     instance = Instance(Chain(graph), disk, work)
@@ -196,7 +196,7 @@ def _chain(graph: Graph, folder: Path) -> Run:
 
 
 class _ArrowSource(OffsetSource[Transaction]):
-    """Batches that are in memory."""
+    """A source of batches in memory."""
 
     event = Transaction
     max_events = 1_000_000_000
@@ -217,7 +217,7 @@ class _ArrowSource(OffsetSource[Transaction]):
 
 
 class _Nowhere(Observer):
-    """Outputs are staged, and that is all."""
+    """A sink whose output is staged and never committed."""
 
     def observe(self, sink_id: str, batch: pa.RecordBatch) -> None: ...
 

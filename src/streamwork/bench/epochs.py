@@ -1,4 +1,4 @@
-"""What benchmarks of whole epochs share: a job whose epochs are run one by one, a sink that discards, CPU time of all processes."""
+"""Shared by benchmarks of whole epochs: a job run epoch by epoch, a sink that discards rows, CPU time of all processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 class DiscardSink(Sink[Any]):
-    """Takes part in the protocol like a database, with a ledger on disk, and keeps nothing but how many rows it was given."""
+    """A transactional sink with a ledger on disk that counts rows and discards them."""
 
     kind = SinkKind.TRANSACTIONAL
 
@@ -68,7 +68,7 @@ class DiscardSink(Sink[Any]):
 
 
 class Epochs:
-    """A running job, with snapshots in the background as `streamwork run` has them."""
+    """A running job, with snapshots in the background as in `streamwork run`."""
 
     def __init__(self, job: Job, root: Path, host: Host) -> None:
         self.job = job
@@ -89,7 +89,7 @@ class Epochs:
         self._driver.start()
 
     def run(self, events: int) -> float:
-        """Seconds of one epoch, from plan to complete; it must have had so many events."""
+        """Seconds of one epoch, from plan to complete; it must process `events` events."""
         began = time.perf_counter()
         manifest = self._driver.run_epoch()
         seconds = time.perf_counter() - began
@@ -138,7 +138,7 @@ class CpuTime:
 
     @staticmethod
     def _used() -> dict[tuple[int, float], float]:
-        """By number and start: a number may come again."""
+        """CPU seconds by process id and start time: an id may be reused."""
         found, me = dict[tuple[int, float], float](), psutil.Process()
         for process in (me, *me.children(recursive=True)):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -148,7 +148,7 @@ class CpuTime:
 
 
 def peak_bytes() -> dict[str, int]:
-    """The most memory that each process here has ever had, by what it is: this one, Java, Python workers."""
+    """Peak memory of the processes, by kind: this one, Java, Python workers."""
     found: dict[str, int] = {}
     for process in psutil.Process().children(recursive=True):
         try:

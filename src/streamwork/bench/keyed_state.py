@@ -1,4 +1,4 @@
-"""``streamwork bench keyed-state``: a count and a total per key, exactly-once, beside what others make of the same events.
+"""``streamwork bench keyed-state``: a count and a total per key, exactly-once, compared with other systems on the same events.
 
     fused        per-event `KeyedOperator`, in one chain with its source: the log is partitioned by the key
     shuffled     the same operator behind an exchange: the log is not
@@ -9,11 +9,12 @@
 
 Streamwork emits one event for each event, stages it and checkpoints each epoch (Parquet, sha256, fsync), and commits to a
 ledgered sink that discards the rows; bytewax emits as many and discards them; Spark emits one row for each key of an epoch.
-Streamwork reads the embedded log, the Spark peers Parquet files, bytewax a Parquet file: each in the way that suits it.
+Streamwork reads the embedded log, the Spark peers Parquet files, bytewax a Parquet file: each in its best format.
 
-One epoch of each in turn, in one run, with the same events: so a noisy minute hits all. The first epochs warm up; in the very
-first each key occurs. A ratio is that of two epochs with the same events, right after each other; the median of these counts.
-At the end the counts and totals of all keys are compared with those that numpy finds; without agreement there is no speed.
+The contestants take turns, one epoch each, with the same events, so that noise on the machine affects all of them. The first
+epochs are a warm-up; the very first contains each key. A ratio compares two consecutive epochs with the same events; the median
+is reported. At the end the counts and totals of all keys are compared with numpy's; a difference is an error, and no speed is
+reported.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     warm: int = 2
     repeats: int = 5
     peers: tuple[str, ...] = PEERS
-    peer_seconds: float = 180.0  # a peer that takes longer for an epoch is left out, and said to be
+    peer_seconds: float = 180.0  # a peer that takes longer for an epoch is left out, with a note
 
 
 FULL = Sizes()
@@ -58,7 +59,7 @@ QUICK = Sizes(keys=(50, 2), rows=2_000, warm=1, repeats=2, peers=())
 
 
 class Wrong(AssertionError):
-    """Somebody has counted wrong: no speed counts then."""
+    """A contestant has counted wrong: no speed is reported."""
 
 
 def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class Contest:
         self._note(f"{name} is left out: {why}")
 
     def _events(self, every_key: bool) -> tuple[pa.RecordBatch, Array, Array]:
-        """The next epoch's events, and count and total of each key in it."""
+        """The events of the next epoch, with the count and total of each key."""
         rows, size = self._sizes.rows, len(self._names)
         keys = self._rng.integers(0, size, rows)
         if every_key:
@@ -207,7 +208,7 @@ class Contest:
             raise Wrong(f"{name}: {len(wrong)} keys are wrong; {self._names[key]} has {found}, should have {wanted}")
 
     def _numbers(self) -> dict[str, Any]:
-        """Medians, and beside them each repeat."""
+        """Medians, with all repeats."""
         rows, found = self._sizes.rows, dict[str, Any]()
         measured = {name: seconds for name, seconds in self._seconds.items() if name not in self._skipped}
         for name, seconds in measured.items():
@@ -222,18 +223,18 @@ class Contest:
 
     @staticmethod
     def _ratio(mine: list[float], theirs: list[float] | None) -> dict[str, Any] | None:
-        """How many times as fast as the other, epoch by epoch."""
+        """The speed relative to the other, epoch by epoch."""
         return None if theirs is None else spread([b / a for a, b in zip(mine, theirs, strict=True)])
 
 
 def turned(names: list[str], repeat: int) -> list[str]:
-    """Each repeat begins with another one: who comes first may find a busier machine."""
+    """The contestants, rotated: each repeat starts with another one."""
     at = repeat % len(names)
     return names[at:] + names[:at]
 
 
 def card_names(count: int) -> list[str]:
-    """Keys that are spread evenly over the instances, also where there are two."""
+    """Keys that are evenly distributed over the instances, even if there are only two."""
     key, found = Key(("card",)), list[list[str]]([] for _ in range(PARALLELISM))
     number = 0
     while min(map(len, found)) < count / PARALLELISM:

@@ -1,7 +1,7 @@
-"""``streamwork bench log``: how fast the embedded log appends and reads, and how soon a reader sees an event.
+"""``streamwork bench log``: throughput of append and read, and the latency until a reader sees an event.
 
-Every output is checked before its speed counts. Latency is open loop: it counts from the time at which an event was
-due, so that a stall of the writer is not hidden; writer and reader are two processes.
+Every output is checked; a wrong one is an error. Latency is measured in an open loop, from the time at which an event was due, so
+that a stall of the writer is not hidden. Writer and reader are two processes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Due(Event, frozen=True):
 
 
 def run(folder: Path | None = None) -> dict[str, Any]:
-    """Measure; every number that was used. Raises AssertionError if an output is wrong."""
+    """Measure and return all figures. Raises AssertionError if an output is wrong."""
     with tempfile.TemporaryDirectory(prefix="bench-log-", dir=folder) as name:
         scratch = Path(name)
         batches = list(_batches())
@@ -131,7 +131,7 @@ def _read(path: Path, batches: list[pa.RecordBatch]) -> float:
 
 
 def _tail(path: Path) -> dict[str, float]:
-    """Milliseconds from when an event was due to be appended here until another process had it in hand."""
+    """Milliseconds from the time at which an event was due until another process has read it."""
     log = EventLog.create(path, Due, fsync=FSYNC)
     with subprocess.Popen(
         [sys.executable, "-m", __name__, str(path), str(TAIL_EVENTS)], stdout=subprocess.PIPE
@@ -153,7 +153,7 @@ def _tail(path: Path) -> dict[str, float]:
 
 
 def _follow(path: str, count: int) -> None:
-    """The other process: pull events as they come, then print how late each was, in milliseconds."""
+    """The other process: read events as they arrive, then print the latency of each, in milliseconds."""
     log = EventLog(path, Due)
     log.pull()
     sys.stdout.write("ready\n")

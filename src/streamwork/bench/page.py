@@ -1,11 +1,11 @@
-"""``streamwork bench page``: the pages about speed, made from what the benchmarks have left in `results/`.
+"""``streamwork bench page``: writes the pages about speed from the saved results of the benchmarks.
 
-    DOCS/benchmarks/results/NAME.json   what `streamwork bench NAME --save DOCS/benchmarks/results` has left; read
-    DOCS/benchmarks/README.md           a section for each benchmark; made
-    DOCS/benchmarks/NAME.svg            its plot; made
-    DOCS/semantics.md                   what is between its two markers; made
+    DOCS/benchmarks/results/NAME.json   read: the result of `streamwork bench NAME --save DOCS/benchmarks/results`
+    DOCS/benchmarks/README.md           written: a section for each benchmark
+    DOCS/benchmarks/NAME.svg            written: its plot
+    DOCS/semantics.md                   written: the part between its two markers
 
-The same results make the same pages, to the byte. What is missing is said to be missing, and a missed target to be missed.
+Equal results give equal pages, byte for byte. Missing results and missed targets are marked as such.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAVE_HERE = f"--save docs/{RESULTS.as_posix()}"
 
 
 class Section(NamedTuple):
-    """What a reader has to know of a benchmark."""
+    """The text about a benchmark."""
 
     title: str
     about: str
@@ -102,10 +102,10 @@ SECTIONS = {
 )
 @JSON
 def page_command(docs: Path, as_json: bool) -> None:
-    """Write the page about the benchmarks, with its plots, from what `--save` has left."""
+    """Write the page about the benchmarks, with its plots, from saved results."""
     if not (docs / RESULTS).is_dir():
         raise WrongUse(
-            "SW-USAGE", f"there is no folder {docs / RESULTS}", "say where the documentation is, with --docs"
+            "SW-USAGE", f"there is no folder {docs / RESULTS}", "give the folder of the documentation with --docs"
         )
     written, results = write(docs), load(docs / RESULTS)
     judged = [_judged(target, results) for target in TARGETS]
@@ -119,7 +119,7 @@ def page_command(docs: Path, as_json: bool) -> None:
 
 
 def write(docs: Path) -> list[Path]:
-    """Write what has changed. Returns all pages and plots that there are now."""
+    """Write the files that have changed. Returns all pages and plots."""
     pages = make(docs)
     for name in SECTIONS:
         if (old := Path("benchmarks", f"{name}.svg")) not in pages:
@@ -130,7 +130,7 @@ def write(docs: Path) -> list[Path]:
 
 
 def make(docs: Path) -> dict[Path, str]:
-    """Everything that can be made of the results, by its path below DOCS."""
+    """The content of all pages and plots, by path below DOCS."""
     results = load(docs / RESULTS)
     pages = {PAGE: page(results)}
     for name, result in results.items():
@@ -176,8 +176,8 @@ def _summary(results: dict[str, Result]) -> Iterator[str]:
         "missed": verdicts.count(Verdict.MISSED),
         "not measured": verdicts.count(Verdict.UNMEASURED),
     }
-    told = ", ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for what, count in counted.items())
-    yield f"Of {len(TARGETS)} targets {told}."
+    counts = ", ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for what, count in counted.items())
+    yield f"Of {len(TARGETS)} targets {counts}."
     yield _targets(TARGETS, results, named=True)
 
 
@@ -246,7 +246,7 @@ DATABASES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
 def with_numbers(text: str, result: Result | None) -> str:
-    """The page with what is between its markers made anew."""
+    """The page with a new part between its markers."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,4 +1,4 @@
-"""Peers that live in a Python environment of their own, made once below a cache folder from a pinned list."""
+"""Peers in Python environments of their own, which are made once, in a cache folder, from pinned lists."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ MAKE_SECONDS = 300
 
 
 class Unavailable(Exception):
-    """The peer cannot be had here; says why."""
+    """The peer cannot be installed or run here, for the given reason."""
 
 
-class Said(msgspec.Struct):
+class PeerTime(msgspec.Struct):
+    """What a peer has measured of itself."""
+
     seconds: float
     cpu: float
 
 
 class Bytewax:
-    """A process for each epoch, which begins with no state; its own start does not count."""
+    """Bytewax: one process per epoch, which starts with empty state; its start-up time is not counted."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
-        """Raises Unavailable. An epoch may take so many `seconds`."""
+        """Raises Unavailable. An epoch may take at most `seconds`."""
         self._home = peer_folder("bytewax")
         self._python = environment("bytewax", self._home / "requirements.txt")
         self._folder = folder
         self._seconds = seconds
         folder.mkdir(parents=True)
 
-    def run(self, batch: pa.RecordBatch) -> tuple[Said, pa.Table]:
-        """What it took, and card, count and total of each card."""
+    def run(self, batch: pa.RecordBatch) -> tuple[PeerTime, pa.Table]:
+        """The time taken, and the count and total of each card."""
         events, counts = self._folder / "events.parquet", self._folder / "counts.parquet"
         pq.write_table(pa.Table.from_batches([batch]), events)
         command = [str(self._python), str(self._home / "keyed_count.py"), str(events), str(counts)]
@@ -50,20 +52,20 @@ class Bytewax:
             raise Unavailable(f"no epoch of {batch.num_rows} events in {self._seconds:.0f} s") from None
         if done.returncode:
             raise Unavailable(f"it failed: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
-        return msgspec.json.decode(done.stdout.splitlines()[-1], type=Said), pq.read_table(counts)
+        return msgspec.json.decode(done.stdout.splitlines()[-1], type=PeerTime), pq.read_table(counts)
 
 
 def peer_folder(name: str) -> Path:
-    """Where a peer's program and its list of packages are: in the installed package, or in the repository."""
+    """The folder of a peer's program and its list of packages, in the installed package or in the repository."""
     package = Path(streamwork.__file__).parent
     for home in (package / "_benchmarks" / "peers" / name, package.parents[1] / "benchmarks" / "peers" / name):
         if home.exists():
             return home
-    raise Unavailable(f"benchmarks/peers/{name} is not there")
+    raise Unavailable(f"benchmarks/peers/{name} is missing")
 
 
 def environment(name: str, requirements: Path) -> Path:
-    """The Python of an environment with these packages; made if there is none yet."""
+    """The Python of an environment with these packages, which is made if it does not exist."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamwork" / "peers"
     digest = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
     home = cache / f"{name}-{digest}"
@@ -90,7 +92,7 @@ def packages(name: str) -> Path:
 
 
 def by_number(table: pa.Table, names: list[str]) -> tuple[Array, Array]:
-    """(count, total) of each key, in the order of `names`; a key that is not there has none."""
+    """(count, total) of each key, in the order of `names`; zero for a missing key."""
     place = dict(zip(table["card"].to_pylist(), range(table.num_rows), strict=True))
     rows = np.array([place.get(name, -1) for name in names])
     there = rows >= 0

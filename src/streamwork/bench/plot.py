@@ -1,4 +1,4 @@
-"""Bars with their spread, as a small SVG that can be read on light and on dark pages."""
+"""Bar charts with error bars, as small SVG files for light and dark pages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Plot(NamedTuple):
 
 
 def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | None:
-    """What there is to see of a benchmark. None: nothing that is known here."""
+    """The plot of a benchmark; None if there is none for it."""
     groups: list[Group] = []
     match bench:
         case "keyed-state":

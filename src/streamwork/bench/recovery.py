@@ -1,9 +1,9 @@
-"""``streamwork bench recovery``: from kill -9 to the first completed new epoch, and where the time goes.
+"""``streamwork bench recovery``: the time from kill -9 to the first completed new epoch, by parts.
 
-A job (embedded log, keyed count, SQLite) runs in a process of its own, and gets kill -9 whenever it has prepared an epoch that
-no sink has yet: the dearest place, since that epoch has to be rolled forward. The next process says when each of its parts was
-done. Its first new epoch counts only when the sink is found to hold, for every key, what the position in its ledger asks for,
-and the ledger to name the manifest of that epoch.
+A job (embedded log, keyed count, SQLite) runs in a process of its own, and is killed with -9 after it has prepared an epoch and
+before a sink has committed it: the most expensive moment, because that epoch is rolled forward. The next process reports when
+each of its parts was done. Its first new epoch is accepted only if the sink holds the right row for every key, as of the position
+in its ledger, and the ledger names the manifest of that epoch.
 
     process      from the kill until the interpreter of the next process is up
     imports      of everything that `streamwork run` imports
@@ -62,7 +62,7 @@ Lives = dict[str, list[Life]]
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is measured. Both histories end at the same place between two snapshots, so that their chains look alike."""
+    """How much is measured. Both histories end equally far behind a snapshot, so that their file chains are comparable."""
 
     keys: int = 20_000
     slice: int = 2_000  # events of one epoch
@@ -98,7 +98,7 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda lin
             more *= 2
         places["many"].slice = sizes.slice
         for place in places.values():
-            place.life(Mode.LOCAL)  # so that there is somebody to kill
+            place.life(Mode.LOCAL)  # leaves a process to kill
         local = _lives(places, Mode.LOCAL, sizes.repeats, note)
         long = {"long": places.pop("long")}
         spark = _lives({"plain": Plain(Path(scratch)), **places}, Mode.MICROBATCH, sizes.spark_repeats, note)
@@ -109,7 +109,7 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda lin
 
 
 def _lives(places: Mapping[str, Place | Plain], mode: Mode, repeats: int, note: Note) -> Lives:
-    """Interleaved, so that a noisy minute hits all, and to and fro, so that nobody always comes after the same one."""
+    """Interleaved, so that noise affects all, and in alternating order, so that none always follows the same one."""
     found: Lives = {name: [] for name in places if repeats}
     for repeat in range(repeats):
         for name, place in list(places.items())[:: -1 if repeat % 2 else 1]:
@@ -134,7 +134,7 @@ class Place:
         EventLog.create(folder / "log", Use).close()
 
     def make(self, checkpoints: int) -> None:
-        """A life that ends well, on the local host."""
+        """One run on the local host that ends without a kill."""
         before = self._completed().epoch if self._events else 0
         self._append(checkpoints)
         outcome = run_job(build(self.folder, self.slice), options_for(self.folder, Mode.LOCAL))
@@ -145,9 +145,9 @@ class Place:
         return any(is_snapshot(ref) for ref in self._completed().components[COUNTS]["0"])
 
     def life(self, mode: Mode) -> Life:
-        """Kill the job, start it again, wait for its first new epoch, and check that; then let it prepare another one.
+        """Kill the job, restart it, wait for its first new epoch and check it; then let it prepare another one.
 
-        Returns the parts of what it took. Afterwards the job is there to be killed again.
+        Returns the seconds of each part. Afterwards the job can be killed again.
         """
         self._append(2)
         before = self._completed()
@@ -181,7 +181,7 @@ class Place:
             self._process = None
 
     def restore(self) -> Life:
-        """What a worker does to have the state in memory, in parts. The records are checked."""
+        """Seconds that a worker takes to load the state, by parts. The records are checked."""
         manifest = self._completed()
         job = build(self.folder, self.slice)
         graph = job.graph()
@@ -226,7 +226,7 @@ class Place:
         return store.manifest(max(store.completed()))
 
     def _check(self) -> Manifest:
-        """The sink has what its ledger says, for every key, and the ledger names the newest completed manifest."""
+        """Check the row of every key against the ledger's position, and that the ledger names the newest completed manifest."""
         manifest = self._completed()
         with closing(sqlite3.connect(self.folder / "out.db")) as db:
             position, named = db.execute("SELECT position, manifest_sha256 FROM streamwork_ledger").fetchone()
@@ -259,7 +259,7 @@ class Plain:
 
 
 def _mixed(key: int) -> int:
-    """Another number for each key, below 2**32, so that files are not smaller than those of real keys and amounts."""
+    """A distinct number below 2**32 for each key, so that files compress no better than those of real keys."""
     return key * 2_654_435_761 % 2**32
 
 

@@ -1,7 +1,7 @@
-"""The job of ``streamwork bench recovery``, and the process in which it lives until it is killed (`bench_recovery`).
+"""The job of ``streamwork bench recovery``, and the process that runs it until it is killed (`bench.recovery`).
 
-The process prints one line of JSON when its first new epoch is completed: how many seconds each part took. It waits for a line,
-goes on until the next epoch is prepared, says so, and waits again: to be killed there.
+When its first new epoch is completed, the process prints one line of JSON: the seconds of each part. It waits for a line, continues
+until the next epoch is prepared, prints a line, and waits to be killed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def options_for(folder: Path, mode: Mode) -> RunOptions:
 
 
 class Marks:
-    """Notes when the parts of a start and of the first new epoch are done; says so, and waits at the places described above."""
+    """Records the times of the parts of a start and of the first new epoch; prints and waits as described above."""
 
     def __init__(self, parts: Life, up: float) -> None:
         self._parts = parts
@@ -119,7 +119,7 @@ class Marks:
 
 
 def live(up: float, folder: str, mode: str = "", size: str = "") -> None:
-    """One life of the job, in a process of its own that came up at `up`; without `mode`, of plain Spark."""
+    """One run of the job, in a process that was up at `up`; without `mode`, plain Spark."""
     imported = time.monotonic()
     parts: Life = {"imports": imported - up, "spark": 0.0}
     if not mode:
@@ -164,7 +164,7 @@ def _timed(method: Callable[..., Any], parts: Life, part: str) -> Callable[..., 
 
 
 def _wait() -> None:
-    """For a line from the benchmark. If it is gone, nobody will kill this process: it ends by itself, as if it had been."""
+    """Wait for a line from the benchmark. If the benchmark is gone, the process ends as if it had been killed."""
     if not sys.stdin.readline():
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The files that `streamwork bench NAME --save FOLDER` leaves: what was found, on what kind of machine, and when."""
+"""The files written by `streamwork bench NAME --save FOLDER`: figures, kind of machine, date."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAVE_TO = "streamwork.bench.save"
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a reader has to know of it, and nothing that tells whose it is."""
+    """The kind of machine, without anything that identifies it or its owner."""
 
     cores: int
     os: str
@@ -36,14 +36,14 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A benchmark that was run. `numbers` is what it prints with --json."""
+    """The result of one run of a benchmark. `numbers` is its output with --json."""
 
     bench: str
     command: str
     date: date
     machine: Machine
     numbers: dict[str, Any]
-    note: str = ""  # what a person wants to have said about this run
+    note: str = ""  # a remark about this run
 
 
 def this_machine() -> Machine:
@@ -57,7 +57,7 @@ def this_machine() -> Machine:
 
 
 def save(folder: Path, result: Result) -> Path:
-    """Write FOLDER/NAME.json; what was there before is replaced."""
+    """Write FOLDER/NAME.json, replacing an older one."""
     path = folder / f"{result.bench}.json"
     path.write_bytes(
         msgspec.json.format(msgspec.json.encode(_without_paths(msgspec.to_builtins(result))), indent=2) + b"\n"
@@ -82,7 +82,7 @@ def load(folder: Path) -> dict[str, Result]:
 
 
 def _without_paths(value: Any) -> Any:
-    """Why a peer was left out may name files of this machine."""
+    """The figures without file names of this machine, which reasons for missing peers may contain."""
     if isinstance(value, dict):
         return {name: _without_paths(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -110,7 +110,7 @@ SAVE = click.option(
 
 
 def save_if_asked(numbers: dict[str, Any]) -> Path | None:
-    """For a command with `SAVE`, when it is done."""
+    """Save the figures of a command that was given --save."""
     context = click.get_current_context()
     folder: Path | None = context.meta.get(SAVE_TO)
     if folder is None:

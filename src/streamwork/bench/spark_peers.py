@@ -1,6 +1,6 @@
-"""Plain PySpark, without Streamwork, as a peer: a streaming query that is fed one file after another.
+"""Plain PySpark without Streamwork as a peer: a streaming query over a folder that receives one file after another.
 
-The time of an epoch is what Spark says its micro-batch took (`triggerExecution`), without the wait for a file to appear.
+The time of an epoch is that of Spark's micro-batch (`triggerExecution`), without the wait for a file to appear.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SparkPeer(ABC):
     """A query over a folder of Parquet files; its rows are discarded."""
 
     def __init__(self, spark: Any, folder: Path, seconds: float) -> None:
-        """It may take so many `seconds` for an epoch."""
+        """An epoch may take at most `seconds`."""
         self._session = spark.newSession()
         self._folder = folder
         self._seconds = seconds
@@ -44,7 +44,7 @@ class SparkPeer(ABC):
         return self._feed(batch)
 
     def counts(self, batch: pa.RecordBatch) -> Any:
-        """Feed a batch that has every key, in an epoch that is not measured; the rows that came out, as a pandas frame."""
+        """Feed a batch with every key, in an epoch that is not measured; returns the output rows as a pandas frame."""
         self._query.stop()
         came: list[Any] = []
         self._query = self._start(lambda rows, number: came.append(rows.toPandas()))
@@ -62,14 +62,14 @@ class SparkPeer(ABC):
         """Card, count and total of every card in the micro-batch."""
 
     def _start(self, take: Callable[[Any, int], None] | None = None) -> Any:
-        """Without `take`, what comes out goes nowhere."""
+        """Without `take`, output is discarded."""
         uses = self._session.readStream.schema(SCHEMA).parquet(str(self._folder / "in"))
         writer = self._aggregated(uses).writeStream.outputMode("update")
         writer = writer.format("noop") if take is None else writer.foreachBatch(take)
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 
     def _feed(self, batch: pa.RecordBatch) -> float:
-        """Two files, as there are two cores. Seconds of the micro-batch that takes them; of both, if a look came in between."""
+        """Write two files, one per core. Returns the seconds of the micro-batch, or of the two, that read them."""
         making, half = self._folder / "making", batch.num_rows // PARTITIONS + 1
         making.mkdir(exist_ok=True)
         self._fed += 1
@@ -83,7 +83,7 @@ class SparkPeer(ABC):
         return self._wait(batch.num_rows, before)
 
     def _wait(self, rows: int, before: int) -> float:
-        """Until rows have come in batches after `before`."""
+        """Wait until rows have been processed in batches after `before`."""
         until = time.monotonic() + self._seconds
         while True:
             seen = {
@@ -104,7 +104,7 @@ class Native(SparkPeer):
     """Spark's own aggregation."""
 
     def _configure(self, conf: Any) -> None:
-        """The state store that Spark has by default."""
+        """Use Spark's default state store."""
 
     def _aggregated(self, uses: Any) -> Any:
         from pyspark.sql import functions as f
@@ -113,7 +113,7 @@ class Native(SparkPeer):
 
 
 class TransformWithState(SparkPeer):
-    """transformWithStateInPandas: what Spark has for state in Python."""
+    """transformWithStateInPandas, Spark's API for state in Python."""
 
     def _configure(self, conf: Any) -> None:
         conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)

@@ -1,4 +1,4 @@
-"""The repeats of a measurement, for people and programs."""
+"""The repeats of a measurement, with their median, minimum and maximum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def spread(values: list[float], digits: int = 3) -> dict[str, Any]:
-    """Each repeat, and what lies in the middle and at the ends."""
+    """All repeats, with median, minimum and maximum."""
     rounded = [round(value, digits or None) for value in values]
     middle = round(statistics.median(values), digits or None)
     return {"median": middle, "min": min(rounded), "max": max(rounded), "repeats": rounded}

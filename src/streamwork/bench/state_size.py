@@ -2,9 +2,9 @@
 
 Both jobs are the per-event count of `bench keyed-state`, in one chain with its source, on Spark, and run in turn, an epoch of
 each. The small state has as many keys as an epoch changes; the large one many times more, of which an epoch changes as many, drawn
-anew each time. So what an epoch of the large one costs more is what the size of a state costs: finding what rests, the layers
-that it rests in, snapshots in the background. Every epoch is measured from plan to complete, also those while a snapshot is made;
-the run is long enough for several.
+at random each time. The difference between them is the cost of the size of a state: finding records that are not in memory, the
+file layers they are in, snapshots in the background. Every epoch is measured from plan to complete, also during a snapshot; the
+run is long enough for several snapshots.
 
 The states are made by the job itself, from a log with every key once. In the end all counts are compared with those of numpy.
 """
@@ -46,7 +46,7 @@ QUICK = Sizes(changed=100, large=2_000, warm=1, epochs=22)
 
 
 class Wrong(AssertionError):
-    """A count is wrong: no time counts then."""
+    """A count is wrong: no time is reported."""
 
 
 def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda lin
                 if number >= 0:
                     seconds[title].append(took)
             if number >= 0 and number % 10 == 9:
-                told = ", ".join(f"{title} {np.median(seconds[title][-10:]) * 1000:.0f} ms" for title in states)
-                note(f"{number + 1} of {sizes.epochs} epochs: {told}")
+                medians = ", ".join(f"{title} {np.median(seconds[title][-10:]) * 1000:.0f} ms" for title in states)
+                note(f"{number + 1} of {sizes.epochs} epochs: {medians}")
         memory = peak_bytes()
         note("checking the counts")
         for title, state in states.items():
@@ -80,7 +80,7 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda lin
 
 
 class Counted:
-    """A job with a state of so many keys."""
+    """A job with a state of `keys` keys."""
 
     def __init__(self, folder: Path, spark: Any, keys: int) -> None:
         self.keys = keys
@@ -97,7 +97,7 @@ class Counted:
             self._run(np.arange(start, min(start + FILL, self.keys)))
 
     def epoch(self, changed: int) -> float:
-        """Seconds of an epoch that changes so many keys."""
+        """Seconds of an epoch that changes `changed` keys."""
         keys = self._rng.choice(self.keys, changed, replace=False) if changed < self.keys else np.arange(self.keys)
         return self._run(keys)
 

@@ -1,13 +1,13 @@
-"""What a benchmark found, as tables: for a terminal, and for a page.
+"""The figures of a benchmark as tables, for a terminal and for a page.
 
-The figures of all benchmarks are nested in the same few ways, and that is all that is known here:
+The figures of all benchmarks are nested in the same few ways:
 
     a figure     a number, a text, or a spread: {"median": ..., "min": ..., "max": ..., "repeats": [...]}
     a row        a dict of figures; its key "spread" may hold their spreads
     a table      rows that have columns in common
-    a section    whatever has rows or sections below it; its key is part of their titles
+    a section    a dict with rows or sections below it; its key is part of their titles
 
-"settings" come last; single repeats are for programs, and left out.
+"settings" come last; single repeats are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VALUE = ""
 
 
 class Figure(NamedTuple):
-    """A number with the least and the most that was measured, or a text."""
+    """A number with its minimum and maximum, or a text."""
 
     value: float | str | None
     low: float | None = None
@@ -40,7 +40,7 @@ class Figure(NamedTuple):
 
     @property
     def spread(self) -> str:
-        """`min..max`; nothing if there is no more to say than the figure does."""
+        """`min..max`; empty if both equal the figure."""
         if self.low is None or self.high is None or self.low == self.high:
             return ""
         return f"{short(self.low)}..{short(self.high)}"
@@ -51,7 +51,7 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Without rows, the title is all there is to say."""
+    """A titled table; without rows, only the title is shown."""
 
     title: str
     columns: tuple[str, ...]
@@ -78,13 +78,13 @@ def short(value: float) -> str:
 
 
 def tables(numbers: dict[str, Any]) -> list[Table]:
-    """All that was found, in its order; the settings come last."""
+    """All tables, in order; the settings come last."""
     found = {name: value for name, value in numbers.items() if name != "settings"}
     return [*_section("", found, found), *_section("settings", numbers.get("settings", {}), {})]
 
 
 def figure(value: Any) -> Figure | None:
-    """What a value says by itself; None if there is more below it."""
+    """The figure of a value; None if it is a row, a table or a section."""
     if isinstance(value, dict):
         if {"median", "min", "max"} <= value.keys():
             return Figure(value["median"], value["min"], value["max"])
@@ -123,7 +123,7 @@ def _section(title: str, node: dict[str, Any], above: dict[str, Any]) -> Iterato
         elif isinstance(value, list):
             deeper[name] = {str(place): inner for place, inner in enumerate(value, start=1)}
         elif not value:
-            pass  # nothing was skipped, say
+            pass  # an empty section, such as "skipped"
         elif (cells := row(value)) is None:
             deeper[name] = value
         else:
@@ -170,7 +170,7 @@ def _below(title: str, name: str) -> str:
 
 
 def show(numbers: dict[str, Any]) -> None:
-    """On the terminal: under each figure, how far its repeats lie apart."""
+    """Print the tables on the terminal, with the spread below each figure."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     before = None
     for table in tables(numbers):
@@ -204,7 +204,7 @@ def _drawn(table: Table) -> RichTable:
 
 
 def markdown(found: Iterable[Table]) -> Iterator[str]:
-    """Paragraphs of a page: a title, and below it a table."""
+    """The tables as Markdown, each below its title."""
     before = ""
     for table in found:
         if table.title != before:

@@ -1,4 +1,4 @@
-"""What the benchmarks are to reach, and whether they do."""
+"""The targets of the benchmarks, and whether they are met."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Verdict(Enum):
 
 
 class Target(NamedTuple):
-    """A figure of a benchmark, and how large it has to be at least, or may be at most."""
+    """A figure of a benchmark with its minimum or maximum."""
 
     bench: str
     what: str
@@ -41,7 +41,7 @@ class Target(NamedTuple):
         return f"{words[self.least is None]} {number(bound)}"
 
     def measured(self, numbers: Mapping[str, Any]) -> Figure:
-        """Without a value if the numbers do not have it."""
+        """The measured figure; without a value if it is missing."""
         found = _find(numbers, self.figure)
         if not self.over:
             return found
@@ -67,7 +67,7 @@ class Target(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A target of a benchmark that is not there yet."""
+    """A target of a benchmark that does not exist yet."""
 
     bench: str
     what: str
@@ -130,7 +130,7 @@ PLANNED = (
 
 
 def _find(numbers: Mapping[str, Any], place: Place) -> Figure:
-    """The figure at that place, with its spread where that is beside it."""
+    """The figure at that place, with its spread if there is one."""
     node: Any = numbers
     for name in place[:-1]:
         node = node.get(name) if isinstance(node, Mapping) else None
