@@ -7,7 +7,7 @@ operator numbers the items of each key, and an operator with instance state thos
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from streamwork import (
@@ -66,8 +66,9 @@ class Parts(OffsetSource[Item]):
     def partitions(self) -> list[str]:
         return self._partitions
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
-        return max(start, min(self.count * self.gaps, start + max_events * self.gaps))
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        last = self.count * self.gaps
+        return {part: max(start, min(last, start + limit * self.gaps)) for part, start in starts.items()}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         offsets = [offset for offset in range(start, end) if offset % self.gaps == 0]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sample import Payment, run_job
+from source_ends import end_of
 from streamwork import Csv, Job, JsonLines, KeyedOperator, LogSink, LogSource, Parquet, ParquetSink, Record, SqliteSink
 from streamwork.log import EventLog
 from streamwork.world import EPOCH_DIGITS, number_of
@@ -180,18 +181,18 @@ def test_a_line_that_does_not_end_is_looked_at_once(tmp_path: Path, monkeypatch:
             self.file.close()
 
     monkeypatch.setattr(Path, "open", lambda self, *a: Watched(opened(self, *a)))
-    assert source.end("0", 0, 10) == 0 and sum(sizes) <= 201_000 and read == 0
+    assert end_of(source, "0", 0, 10) == 0 and sum(sizes) <= 201_000 and read == 0
     for _ in range(100):
         with opened(path, "ab") as file:
             file.write(b"x" * 1_000)
-        assert source.end("0", 0, 10) == 0
+        assert end_of(source, "0", 0, 10) == 0
     assert sum(sizes) <= 2 * 301_000, "each byte at most twice, however often it is asked"
     for _ in range(50):
-        source.end("0", 0, 10)
+        end_of(source, "0", 0, 10)
     assert sum(sizes) <= 3 * 301_000, "and once more when nothing is added"
     with opened(path, "ab") as file:
         file.write(b'", "amount": 1}')
-    assert {source.end("0", 0, 10) for _ in range(3)} == {0, path.stat().st_size}, "whole JSON counts, a look later"
+    assert {end_of(source, "0", 0, 10) for _ in range(3)} == {0, path.stat().st_size}, "whole JSON counts, a look later"
     with opened(path, "ab") as file:
         file.write(b"\n")
     (piece,) = source.read("0", 0, path.stat().st_size)
@@ -216,7 +217,7 @@ def test_deeply_nested_lines(depth: int, ended: bool, tmp_path: Path) -> None:
 def test_a_long_csv_field(size: int, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(f"card,amount\n{'x' * size},1\nb,2\n")
     source = Csv(tmp_path / "in.csv", Payment)
-    end = source.end("0", 0, 10)
+    end = end_of(source, "0", 0, 10)
     events = [event for piece in source.read("0", 0, end) for event in piece.events]
     assert [(len(event.card), event.amount) for event in events] == [(size, 1), (1, 2)]
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sample import Payment
+from source_ends import end_of
 from streamwork import Csv, EventLog, Job, JsonLines, LogSource, OffsetSource, Parquet, SqliteSink
 
 EXPECTED = [("a", 1), ("b", 2)]
@@ -60,7 +61,7 @@ def test_the_last_line_of_a_complete_file_is_not_waited_for(tmp_path: Path) -> N
     file = tmp_path / "in.jsonl"
     file.write_text('{"card": "a", "amount": 1}\n{"card": "b", "am')
     growing, complete = JsonLines(file, Payment), JsonLines(file, Payment, bounded=True, on_error="drop")
-    assert growing.end("0", 0, 10) < file.stat().st_size == complete.end("0", 0, 10)
-    pieces = list(complete.read("0", 0, complete.end("0", 0, 10)))
+    assert end_of(growing, "0", 0, 10) < file.stat().st_size == end_of(complete, "0", 0, 10)
+    pieces = list(complete.read("0", 0, end_of(complete, "0", 0, 10)))
     assert [event for piece in pieces for event in piece.events] == [Payment("a", 1)]
     assert sum(piece.dropped for piece in pieces) == 1

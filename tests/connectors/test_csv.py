@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sample import Payment, Summing, expected_journal, run_job
+from source_ends import end_of
 from streamwork import Csv, Digits, Event, Job, JobFailed, Refused, SqliteSink, WrongUse
 from streamwork.connectors import csv_lines
 
@@ -40,13 +41,13 @@ class Everything(Event):
 
 
 def read(source: Csv[Any], start: int = 0, end: int | None = None) -> tuple[list[Any], int]:
-    pieces = list(source.read("0", start, source.end("0", start, 10**9) if end is None else end))
+    pieces = list(source.read("0", start, end_of(source, "0", start, 10**9) if end is None else end))
     return [event for piece in pieces for event in piece.events], sum(piece.dropped for piece in pieces)
 
 
 def in_slices(source: Csv[Any], max_events: int) -> tuple[list[Any], int, int]:
     at, got, dropped = 0, [], 0
-    while (end := source.end("0", at, max_events)) > at:
+    while (end := end_of(source, "0", at, max_events)) > at:
         events, bad = read(source, at, end)
         assert len(events) + bad <= max_events
         got, dropped, at = got + events, dropped + bad, end
@@ -244,15 +245,15 @@ def test_a_quote_in_the_middle_of_a_value_is_an_ordinary_character(file: Path) -
 def test_a_row_that_is_still_being_written_waits(file: Path) -> None:
     source = Csv(file, Note)
     file.write_text("text,nu")
-    assert source.end("0", 0, 9) == 0, "not even the header is whole"
+    assert end_of(source, "0", 0, 9) == 0, "not even the header is whole"
     file.write_text("text,number\n")
-    assert source.end("0", 0, 9) == 0
+    assert end_of(source, "0", 0, 9) == 0
     file.write_text('text,number\na,1\n"b\n')
-    end = source.end("0", 0, 9)
+    end = end_of(source, "0", 0, 9)
     assert read(source, 0, end)[0] == [Note("a", 1)]
-    assert source.end("0", end, 9) == end
+    assert end_of(source, "0", end, 9) == end
     file.write_text('text,number\na,1\n"b\nb",1')
-    assert source.end("0", end, 9) == end, "it could be 12"
+    assert end_of(source, "0", end, 9) == end, "it could be 12"
     file.write_text('text,number\na,1\n"b\nb",12\n')
     assert read(source, end)[0] == [Note("b\nb", 12)]
 
@@ -281,7 +282,7 @@ def test_a_header_without_the_event_s_fields_is_refused(
     monkeypatch.setattr(csv_lines, "QUOTED_LIMIT", 20)
     file.write_bytes(header.encode("latin-1") + b"a,1\n" * 10)
     with pytest.raises(JobFailed, match="SW-SOURCE-HEADER"):
-        Csv(file, Note).end("0", 0, 9)
+        end_of(Csv(file, Note), "0", 0, 9)
 
 
 class Nested(Event):
@@ -318,10 +319,10 @@ def test_wrong_use_is_told_at_construction(event: Any, options: dict[str, Any], 
 
 def test_files_that_are_missing_or_lost_what_was_read(file: Path) -> None:
     with pytest.raises(JobFailed, match="SW-SOURCE-MISSING"):
-        Csv(file, Note).end("0", 0, 1)
+        end_of(Csv(file, Note), "0", 0, 1)
     file.write_text("text,number\na,1\n")
     with pytest.raises(Refused, match="SW-SOURCE-SHRUNK"):
-        Csv(file, Note).end("0", 1000, 1)
+        end_of(Csv(file, Note), "0", 1000, 1)
 
 
 def test_the_source_can_be_sent_to_workers(file: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sample import Payment
+from source_ends import end_of
 from streamwork import JobFailed, JsonLines, Refused
 from streamwork.components import Event
 from streamwork.connectors import json_lines
@@ -24,7 +25,7 @@ def line(card: str, amount: Any) -> str:
 
 
 def read(source: JsonLines[Payment], start: int = 0, end: int | None = None) -> tuple[list[Payment], int]:
-    pieces = list(source.read("0", start, source.end("0", start, 10**9) if end is None else end))
+    pieces = list(source.read("0", start, end_of(source, "0", start, 10**9) if end is None else end))
     return [event for piece in pieces for event in piece.events], sum(piece.dropped for piece in pieces)
 
 
@@ -42,7 +43,7 @@ def test_slices_of_any_size_give_every_line_once_in_order(
     file.write_text("".join(line(card, i) for i, card in enumerate(cards)))
     source = JsonLines(file, Payment)
     at, got = 0, []
-    while (end := source.end("0", at, max_events)) > at:
+    while (end := end_of(source, "0", at, max_events)) > at:
         events, _ = read(source, at, end)
         assert len(events) <= max_events
         got, at = got + events, end
@@ -54,10 +55,10 @@ def test_a_line_that_is_still_being_written_waits(file: Path) -> None:
     source = JsonLines(file, Payment)
     whole = line("a", 1)
     file.write_text(whole + line("b", 2)[:-4])
-    assert source.end("0", 0, 100) == len(whole)
+    assert end_of(source, "0", 0, 100) == len(whole)
     file.write_text(whole + line("b", 2)[:-1])  # all of it but the newline
     assert read(source)[0] == [Payment("a", 1), Payment("b", 2)]
-    end = source.end("0", 0, 100)
+    end = end_of(source, "0", 0, 100)
     file.write_text(whole + line("b", 2) + line("c", 3))
     assert read(source, end)[0] == [Payment("c", 3)]
 
@@ -107,10 +108,10 @@ def test_a_naive_time_is_refused(file: Path) -> None:
 
 def test_a_missing_file(file: Path) -> None:
     with pytest.raises(JobFailed, match="SW-SOURCE-MISSING"):
-        JsonLines(file, Payment).end("0", 0, 1)
+        end_of(JsonLines(file, Payment), "0", 0, 1)
 
 
 def test_a_file_that_lost_what_was_read(file: Path) -> None:
     file.write_text(line("a", 1))
     with pytest.raises(Refused, match="SW-SOURCE-SHRUNK"):
-        JsonLines(file, Payment).end("0", 1000, 1)
+        end_of(JsonLines(file, Payment), "0", 1000, 1)

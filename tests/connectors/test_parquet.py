@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sample import Payment, run_job
+from source_ends import end_of
 from streamwork import Digits, Event, Job, JobFailed, Parquet, Refused, SqliteSink, WrongUse
 from streamwork.components.columns import to_batch
 from streamwork.components.schema import relaxed
@@ -55,7 +56,7 @@ def write(file: Path, events: list[Any], kind: type[Event] = Payment, **options:
 
 
 def read(source: Parquet[Any], partition: str, start: int = 0, end: int | None = None) -> tuple[list[Any], int]:
-    pieces = list(source.read(partition, start, source.end(partition, start, 10**9) if end is None else end))
+    pieces = list(source.read(partition, start, end_of(source, partition, start, 10**9) if end is None else end))
     return [event for piece in pieces for event in piece.events], sum(piece.dropped for piece in pieces)
 
 
@@ -83,7 +84,7 @@ def test_slices_of_any_size_give_every_row_once_in_order(
     source = Parquet(file, Payment)
     (partition,) = source.partitions()
     at, got = 0, []
-    while (end := source.end(partition, at, max_events)) > at:
+    while (end := end_of(source, partition, at, max_events)) > at:
         events, _ = read(source, partition, at, end)
         assert len(events) == end - at <= max_events
         got, at = got + events, end
@@ -200,29 +201,29 @@ class TestFiles:
         file.write_bytes(write(file, payments(3)).read_bytes()[:-10])
         source = Parquet(file, Payment)
         with pytest.raises(JobFailed, match="SW-SOURCE-DAMAGED"):
-            source.end(source.partitions()[0], 0, 1)
+            end_of(source, source.partitions()[0], 0, 1)
 
     def test_a_file_that_is_gone_is_never_skipped(self, tmp_path: Path) -> None:
         file = write(tmp_path / "a.parquet", payments(3))
         source = Parquet(tmp_path, Payment)
         (partition,) = source.partitions()
-        assert source.end(partition, 0, 2) == 2
+        assert end_of(source, partition, 0, 2) == 2
         file.unlink()
         assert source.partitions() == [partition], "so that it is asked about"
-        assert source.end(partition, 0, 2) == 0, "as long as nothing was read, nothing is missing"
+        assert end_of(source, partition, 0, 2) == 0, "as long as nothing was read, nothing is missing"
         for other in (source, Parquet(tmp_path, Payment)):
             with pytest.raises(Refused, match="SW-SOURCE-GONE"):
-                other.end(partition, 2, 1)
+                end_of(other, partition, 2, 1)
             with pytest.raises(Refused, match="SW-SOURCE-GONE"):
                 read(other, partition, 0, 2)
 
     def test_a_file_that_shrank_is_refused(self, file: Path) -> None:
         source = Parquet(write(file, payments(30)), Payment)
         (partition,) = source.partitions()
-        assert source.end(partition, 0, 20) == 20
+        assert end_of(source, partition, 0, 20) == 20
         write(file, payments(10))
         with pytest.raises(Refused, match="SW-SOURCE-SHRUNK"):
-            source.end(partition, 20, 1)
+            end_of(source, partition, 20, 1)
         with pytest.raises(Refused, match="SW-SOURCE-GONE"):
             read(source, partition, 0, 20)
 
@@ -291,7 +292,7 @@ def test_a_column_of_another_type_is_refused_by_name_before_a_row_is_read(
     pq.write_table(pa.table({"x": column}), file)
     source = Parquet(file, one(annotation))
     with pytest.raises(JobFailed, match="column 'x' is .* does not fit One.x") as caught:
-        source.end(source.partitions()[0], 0, 1)
+        end_of(source, source.partitions()[0], 0, 1)
     assert caught.value.code == "SW-SOURCE-SCHEMA"
 
 
@@ -299,7 +300,7 @@ def test_a_missing_column_is_named(file: Path) -> None:
     pq.write_table(pa.table({"card": ["a"]}), file)
     source = Parquet(file, Payment)
     with pytest.raises(JobFailed, match="there is no column 'amount'"):
-        source.end(source.partitions()[0], 0, 1)
+        end_of(source, source.partitions()[0], 0, 1)
 
 
 BAD: list[tuple[Any, pa.Array]] = [

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sample import Payment, run_job
+from source_ends import end_of
 from streamwork import Csv, Job, JobFailed, JsonLines, ListSource, LogSource, Parquet, Refused, SqliteSink
 from streamwork.components import OffsetSource
 from streamwork.epoch import identities as identities_module
@@ -306,10 +307,10 @@ def test_a_mark_is_extended_a_few_times_only_and_of_the_same_input_only(kind: st
     events = [Payment(f"card-{n:05}", n) for n in range(5_000)]
     WRITERS[kind][0](tmp_path / "in", events)
     source = WRITERS[kind][1](tmp_path / "in")
-    first = mark = source.mark("0", source.end("0", 0, 1))
+    first = mark = source.mark("0", end_of(source, "0", 0, 1))
     assert mark is not None
     different, at = {mark}, 0
-    while (end := source.end("0", at, 1)) > at:
+    while (end := end_of(source, "0", at, 1)) > at:
         at = end
         mark = source.extended("0", mark, at)
         assert source.recognises("0", mark)

@@ -18,6 +18,7 @@ import pytest
 
 from order_jobs import Changing, Counting, Item, Keyed, Parts, Passing, is_wanted
 from sample import Payment, payments, run_job
+from source_ends import end_of, latest_of
 from streamwork import Csv, EventLog, Job, JsonLines, ListSource, LogSource, Parquet, SqliteSink, Stream, shuffle
 from streamwork.flow import origins, routing
 from streamwork.testing import run
@@ -174,14 +175,14 @@ def test_offsets_do_not_depend_on_where_a_slice_begins(tmp_path: Path, make: Any
         assert all(start <= offset < end for offset, _ in found)
         return found
 
-    first, end = source.first(partition), source.latest(partition)
+    first, end = source.earliest([partition]).get(partition, 0), latest_of(source, partition)
     whole = read(first, end)
     assert len(whole) >= 38 and len({offset for offset, _ in whole}) == len(whole)
     assert [offset for offset, _ in whole] == sorted(offset for offset, _ in whole)
     for seed in range(5):
         rng, at, found = random.Random(seed), first, []
         while at < end:
-            upto = source.end(partition, at, rng.randint(1, 9))
+            upto = end_of(source, partition, at, rng.randint(1, 9))
             found += read(at, upto)
             at = upto
         assert found == whole

@@ -11,6 +11,7 @@ import pytest
 
 from contract_jobs import Counter
 from sample import Payment, Summing, expected_journal, payments, run_job, summing_job
+from source_ends import end_of
 from streamwork import DataFrameSource, EventLog, Job, JsonLines, ListSource, LogSource, Refused, SqliteSink
 from streamwork.run.backfill import Whole
 
@@ -105,7 +106,7 @@ def test_everything_is_what_there_is_at_the_first_look(tmp_path: Path) -> None:
     path.write_text('{"card": "a", "amount": 1}\n' * 10)
     whole = Whole(JsonLines(path, Payment, max_events=2))
     size = path.stat().st_size
-    assert whole.end("0", 0, whole.max_events) == size
+    assert end_of(whole, "0", 0, whole.max_events) == size
     path.write_text('{"card": "a", "amount": 1}\n' * 20)
-    assert whole.end("0", 0, whole.max_events) == whole.end("0", size, whole.max_events) == size
-    assert Whole(ListSource(payments(7), max_events=2)).end("0", 7, 1) == 7
+    assert end_of(whole, "0", 0, whole.max_events) == end_of(whole, "0", size, whole.max_events) == size
+    assert end_of(Whole(ListSource(payments(7), max_events=2)), "0", 7, 1) == 7

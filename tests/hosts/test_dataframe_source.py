@@ -13,6 +13,7 @@ import pytest
 
 from frames import Passing, View, counting_job, expected_counts, is_any, view, views, write_views
 from sample import run_job
+from source_ends import end_of, latest_of
 from streamwork import DataFrameSource, Job, JobFailed, ListSource, SqliteSink, WrongUse, field, shuffle
 from streamwork.hosts.spark_table import SparkTable
 from streamwork.testing import run
@@ -132,8 +133,8 @@ def test_a_source_may_begin_at_the_latest_row(tmp_path: Path, spark: Any) -> Non
     write_views(tmp_path / "views", 0, 50)
     source = views(tmp_path / "views", start="latest", look_every=0)
     source.bind(SparkTable(spark, source, "views"))
-    assert source.latest("0") == 50
-    assert source.end("0", 50, 10) == 50
+    assert latest_of(source, "0") == 50
+    assert end_of(source, "0", 50, 10) == 50
 
 
 # ---- what does not fit --------------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ def test_a_load_that_gives_no_batch_is_told(tmp_path: Path, spark: Any, load: An
     source = DataFrameSource(load, View, offset="id")
     source.bind(SparkTable(spark, source, "views"))
     with pytest.raises(JobFailed, match=f"SW-SOURCE-LOAD: views: the DataFrame cannot be had: {words}"):
-        source.end("0", 0, 10)
+        end_of(source, "0", 0, 10)
 
 
 # ---- without Spark ------------------------------------------------------------------------------------------------

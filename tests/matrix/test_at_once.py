@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,9 +97,9 @@ class Growing(WatchedSource):
     arriving: Sequence[Payment] = ()
     latest_asked = False
 
-    def latest(self, partition: str) -> int:
+    def latest(self, partitions: Sequence[str]) -> Mapping[str, int]:
         self.latest_asked = True
-        return super().latest(partition)
+        return super().latest(partitions)
 
     def partitions(self) -> list[str]:
         if any(line.startswith("told prune") for line in self.world.trace) and self.latest_asked:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -208,8 +208,8 @@ class _ArrowSource(OffsetSource[Transaction]):
     def partitions(self) -> list[str]:
         return ["0"]
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
-        return BATCH * len(self._batches)
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        return dict.fromkeys(starts, BATCH * len(self._batches))
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         for number in range(start // BATCH, end // BATCH):

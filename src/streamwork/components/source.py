@@ -19,6 +19,8 @@ from streamwork.errors import Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=Record)
+EVERYTHING = 2**62
+"""A limit that no input reaches."""
 OnError = Literal["fail", "drop", "dead-letter"]
 Start = Literal["stored", "latest", "earliest"]
 Offsets = int | Sequence[int] | np.ndarray[Any, Any] | Callable[[], np.ndarray[Any, Any]]
@@ -208,8 +210,8 @@ class StatefulSource(AnySource, Generic[E, R]):
 class OffsetSource(AnySource, ABC, Generic[E]):
     """A source whose input lies in partitions and can be read again from any offset.
 
-    An epoch's slice is planned by the driver with `partitions` and `end`, then read with `read`, perhaps several times
-    and in another process. Objects are sent to workers: keep no open files in attributes.
+    An epoch's slices are planned with `partitions` and `ends`, then read with `read`, perhaps several times and in another
+    process. Objects are sent to workers: keep no open files in attributes.
     """
 
     unit: str = "offsets"
@@ -235,53 +237,59 @@ class OffsetSource(AnySource, ABC, Generic[E]):
         return len(self.partitions())
 
     @abstractmethod
-    def end(self, partition: str, start: int, max_events: int) -> int:
-        """The offset after at most `max_events` events from `start`; `start` itself if there is nothing new."""
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        """For each partition of `starts`, the offset after the next `limit` events from its start, or after all that there are;
+        its start if there is nothing new.
+
+        Called once for each plan, with all partitions, so that a broker is asked once.
+        """
+
+    def has_more(self, ends: Mapping[str, int]) -> bool:
+        """False if there was nothing after these offsets when `ends` returned them. Asked about partitions of which the plan took
+        `limit` events or more. Answers from what `ends` found, without asking a broker.
+        """
+        return True
 
     @abstractmethod
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         """The events from offset `start` up to, not including, `end`: the same ones each time."""
 
-    def first(self, partition: str) -> int:
-        """The lowest offset that is there: where a job that never read this partition begins."""
-        return 0
+    def earliest(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        """The lowest offset of each of these partitions, where a job begins that has never read it. A missing one is 0."""
+        return {}
 
-    def latest(self, partition: str) -> int:
-        """The offset behind everything that is there."""
-        return self.end(partition, self.first(partition), 2**62)
+    def latest(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        """The offset after the last event of each of these partitions."""
+        first = self.earliest(partitions)
+        return self.ends({partition: first.get(partition, 0) for partition in partitions}, EVERYTHING)
 
-    def identity(self) -> str | None:
-        """What this very input can be recognised by later, when it has grown; None if that is not known (yet)."""
-        return None
+    def known_ends(self, starts: Mapping[str, int]) -> Mapping[str, int]:
+        """The offset after all present input of each partition, for lag; its start if a job that has read up to there has caught
+        up. Asked at most once a second. A partition is missing if its end cannot be found cheaply: then lag is how much the next
+        checkpoint will read.
+        """
+        return self.latest(list(starts))
+
+    def sync(self) -> None:
+        """Make durable what `ends` has found. Called before a position is stored, so that no position is ever beyond the input."""
 
     def mark(self, partition: str, end: int) -> str | None:
-        """What this partition can be recognised by from now on, once it was read up to offset `end`; None if nothing. It must
-        stay true while input is added. Asked before the first plan that reads from the partition.
+        """What identifies the input of this partition from now on, when it is read up to offset `end`; None if nothing does. It
+        must stay valid while input is added. Asked before the first plan that reads from the partition.
         """
-        return self.identity()
+        return None
 
     def extended(self, partition: str, mark: str, end: int) -> str:
-        """A mark that says more of the same input than `mark`, now that it is read up to `end`; else `mark`. Asked before every
-        plan; each new mark is a durable write, so there should be few.
+        """A mark that covers more of the same input than `mark`, now that it is read up to `end`; else `mark`. Asked before every
+        plan. Each new mark is a durable write, so there should be few.
         """
         return mark
 
     def recognises(self, partition: str, mark: str) -> bool:
-        """False if this is surely not the input that `mark` was taken of. Asked before every plan, so it must be cheap. Of a
-        mark that an older version has taken of the whole source, `partition` is empty.
+        """False if this is certainly not the input that `mark` was made from. Asked before every plan, so it must be cheap. For a
+        mark that an older version has made from the whole source, `partition` is empty.
         """
-        now = self.identity()
-        return now is None or now == mark
-
-    def settle(self) -> None:
-        """Make durable whatever `end` has shown. Called before a position is kept, so that none is ever beyond the input."""
-
-    def known_end(self, partition: str, start: int) -> int | None:
-        """The offset behind all input that is there now, for lag; `start` if a job that has read up to there has caught up.
-
-        Asked about once a second. None if it cannot be told cheaply: then lag is how much the next checkpoint will read.
-        """
-        return self.latest(partition)
+        return True
 
     def keep(self, progress: ReadProgress) -> None:
         """Remember how far a job has read, and keep all input that it still needs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -21,8 +21,11 @@ PARTITION = "0"
 class Table(Protocol):
     """The rows of a `DataFrameSource`, read by a host."""
 
-    def end(self, start: int, max_events: int) -> int:
-        """As `OffsetSource.end`."""
+    def end(self, start: int, limit: int) -> int:
+        """The offset after at most `limit` rows from `start`; `start` if there is nothing new."""
+
+    def has_more(self, end: int) -> bool:
+        """As `OffsetSource.has_more`."""
 
 
 class DataFrameSource(OffsetSource[E], Generic[E]):
@@ -86,13 +89,22 @@ class DataFrameSource(OffsetSource[E], Generic[E]):
     def partitions(self) -> list[str]:
         return [PARTITION]
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        table = self._bound()
+        return {partition: table.end(start, limit) for partition, start in starts.items()}
+
+    def has_more(self, ends: Mapping[str, int]) -> bool:
+        table = self._bound()
+        return any(table.has_more(end) for end in ends.values())
+
+    def _bound(self) -> Table:
         if self._table is None:
             raise no_spark("a DataFrameSource")
-        return self._table.end(start, max_events)
+        return self._table
 
-    def known_end(self, partition: str, start: int) -> None:
-        """None: it would take a query over the whole table."""
+    def known_ends(self, starts: Mapping[str, int]) -> Mapping[str, int]:
+        """Nothing: it would take a query over the whole table."""
+        return {}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         raise no_spark("a DataFrameSource")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -128,12 +128,18 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inode": None, "_unfinished": None}
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        return {partition: self._end(start, limit) for partition, start in starts.items()}
+
+    def has_more(self, ends: Mapping[str, int]) -> bool:
+        return any(self._end(end, 1) > end for end in ends.values())
+
+    def _end(self, start: int, limit: int) -> int:
         self._check(start)
         begin = self.begin()
         if begin is None:
             return start
-        at, left, rest, ends = max(start, begin), max_events, bytearray(), False
+        at, left, rest, ends = max(start, begin), limit, bytearray(), False
         if self._is_unfinished(at):
             return start
         with self.path.open("rb") as file:
@@ -174,9 +180,10 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
         self._unfinished = _Unfinished(at, scanned, ends=False)
         return True
 
-    def known_end(self, partition: str, start: int) -> int:
-        """The size of the file, unless only the beginning of a record follows `start`."""
-        return start if self.end(partition, start, 1) == start else self.path.stat().st_size
+    def known_ends(self, starts: Mapping[str, int]) -> Mapping[str, int]:
+        """The size of the file, unless only the beginning of a record follows the start."""
+        size = self.path.stat().st_size
+        return {partition: start if self._end(start, 1) == start else size for partition, start in starts.items()}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         self._check(end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from streamwork.components import Event, OffsetSource, Slice, Start
@@ -58,8 +58,11 @@ class ListSource(OffsetSource[E], Generic[E]):
         count = int(mark.partition(":")[0])
         return count > len(self._events) or self.mark(partition, count) == mark
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
-        return min(len(self._events), start + max_events)
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        return {partition: min(len(self._events), start + limit) for partition, start in starts.items()}
+
+    def has_more(self, ends: Mapping[str, int]) -> bool:
+        return any(end < len(self._events) for end in ends.values())
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         for at in range(start, end, PIECE):

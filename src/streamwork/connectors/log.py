@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -69,6 +69,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         self.path = Path(path)
         self._isolation = isolation
         self._open: LogReader[E] | None = None
+        self._seen: dict[str, int] = {}  # the ends of the log that `ends` found
 
     @property
     def _reader(self) -> LogReader[E]:
@@ -82,11 +83,15 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
     def partitions(self) -> list[str]:
         return [str(number) for number in self._reader.partitions()]
 
-    def first(self, partition: str) -> int:
-        return self._reader.start(int(partition))
+    def earliest(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        return {partition: self._reader.start(int(partition)) for partition in partitions}
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
-        return max(start, min(start + max_events, self._reader.end(int(partition))))
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        self._seen = {partition: self._reader.end(int(partition)) for partition in starts}
+        return {part: max(start, min(start + limit, self._seen[part])) for part, start in starts.items()}
+
+    def has_more(self, ends: Mapping[str, int]) -> bool:
+        return any(end < self._seen.get(partition, 0) for partition, end in ends.items())
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         places = _Places(self._reader.read_chunks(int(partition), start, end))
@@ -110,7 +115,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         now = Settings.read(RealDisk(), self.path)
         return mark in (now.id, now.crc32)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         self._reader.sync()
 
     def keep(self, progress: ReadProgress) -> None:

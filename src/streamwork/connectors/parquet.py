@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -98,7 +98,13 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
     def fixed_partitions(self) -> int | None:
         return 1 if self.path.is_file() else None  # files may be added to a folder
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        return {partition: self._end(partition, start, limit) for partition, start in starts.items()}
+
+    def has_more(self, ends: Mapping[str, int]) -> bool:
+        return any(end < self._sizes[partition].rows for partition, end in ends.items())
+
+    def _end(self, partition: str, start: int, limit: int) -> int:
         file = self._file(partition)
         if not file.is_file() and not start:
             return start  # it was removed before any row was read
@@ -109,7 +115,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
                 f"{file} has {plural(rows, 'row')}, but the job has already read {start:,}",
                 "restore the file: existing files must not change. To read from the start again, use another --root",
             )
-        return min(rows, start + max_events)
+        return min(rows, start + limit)
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         file = self._file(partition)

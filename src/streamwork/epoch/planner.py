@@ -13,7 +13,7 @@ from streamwork.epoch.identities import Identities
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.redelivery import Redelivery
-from streamwork.epoch.slices import ends, known_ends, skips, starts
+from streamwork.epoch.slices import ends, known_ends, share_of, skips, starts, starts_of
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
 
@@ -109,7 +109,8 @@ class Planner:
             return self._write(parent, leg.start, leg.end, leg.ticks, begin)
         graph = self._graph
         start = starts(graph, at, self._skipped)
-        end = self._route.capped(start, self._ends(start).moved(self._undone.end(start)))
+        there = self._ends(start)
+        end = self._route.capped(start, there.moved(self._undone.end(start)))
         self._input_ends.look(start, end)
         tick = self._now()
         due = tick if self._goal is None else min(tick, self._goal.tick)
@@ -121,15 +122,27 @@ class Planner:
         ticks = () if asks else (max(tick, start[CLOCK] + 1),)
         if graph.timed and ticks:  # processing time is input too, so that a replay sees what was planned
             end = end.moved({CLOCK: ticks[-1]})
-        self.limited = self._ends(end, max_events=1) != end
+        self.limited = not end.reaches(there) or self._is_more(start, there)
         for node in graph.planned:
-            node.component.settle()
+            node.component.sync()
         end = end.without({node.id for node in graph.polled})  # how far they come is told later
         return self._write(parent, start, end, ticks, begin)
 
-    def _ends(self, start: Position, max_events: int | None = None) -> Position:
-        found = ends(self._graph, start, max_events)
+    def _ends(self, start: Position) -> Position:
+        found = ends(self._graph, start)
         return found if self._goal is None else self._goal.left(start, found)
+
+    def _is_more(self, start: Position, end: Position) -> bool:
+        """True if there was more input than this. Only a partition whose slice is full may have more."""
+        goal = self._goal
+        for node in self._graph.planned:
+            mine, share = starts_of(node, start), share_of(node, start)
+            full = {part: at for part, at in end.of(node.id).items() if at - mine[part] >= share}
+            if goal is not None:
+                full = {part: at for part, at in full.items() if at < goal.ends[f"{node.id}/{part}"]}
+            if full and node.component.has_more(full):
+                return True
+        return False
 
     def _write(
         self, parent: int, start: Position, end: Position, ticks: tuple[int, ...], begin: Callable[[int], None]

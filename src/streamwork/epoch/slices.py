@@ -2,65 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
-from streamwork.components import OffsetSource, Position
+from streamwork.components import Position
+from streamwork.components.source import EVERYTHING
 from streamwork.job import Graph, Node
 
-EVERYTHING = 2**62  # events
 Ranges = dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
 
 
 def skips(graph: Graph) -> Position:
-    """Where the sources that skip to the latest event begin in this life of the job."""
-    return Position(
-        {
-            f"{node.id}/{partition}": node.component.latest(partition)
-            for node in graph.planned
-            if node.component.start == "latest"
-            for partition in node.component.partitions()
-        }
-    )
+    """Where the sources that start at the latest event begin in this life of the job."""
+    found: dict[str, int] = {}
+    for node in graph.planned:
+        if node.component.start == "latest":
+            found.update(_named(node, node.component.latest(node.component.partitions())))
+    return Position(found)
 
 
 def starts(graph: Graph, at: Position, skipped: Position) -> Position:
-    """Where every partition is read from next: from where it was left, or from the first offset there is."""
+    """Where every partition is read from next: where it was left, or its earliest offset."""
     found = {**at, **{name: offset for name, offset in skipped.items() if offset > at[name]}}
     for node in graph.planned:
-        source: OffsetSource[Any] = node.component
-        for partition in partitions_of(node, at):
-            name = f"{node.id}/{partition}"
-            if name not in found and (first := source.first(partition)):
-                found[name] = first
+        new = [partition for partition in partitions_of(node, at) if f"{node.id}/{partition}" not in found]
+        earliest = node.component.earliest(new) if new else {}
+        found.update((name, offset) for name, offset in _named(node, earliest).items() if offset)
     return Position(found)
 
 
-def ends(graph: Graph, start: Position, max_events: int | None = None) -> Position:
-    """How far an epoch that begins at `start` may go: each source's `max_events`, shared among its partitions."""
+def ends(graph: Graph, start: Position) -> Position:
+    """How far an epoch that begins at `start` may read. Each source is asked once."""
     found = dict(start)
     for node in graph.planned:
-        source: OffsetSource[Any] = node.component
-        partitions = partitions_of(node, start)
-        share = max(1, source.max_events // max(1, len(partitions))) if max_events is None else max_events
-        for partition in partitions:
-            name = f"{node.id}/{partition}"
-            reached = source.end(partition, start[name], share)
-            if reached > start[name]:
-                found[name] = reached
+        mine = starts_of(node, start)
+        if mine:
+            reached = _named(node, node.component.ends(mine, share_of(node, start)))
+            found.update((name, offset) for name, offset in reached.items() if offset > start[name])
     return Position(found)
+
+
+def share_of(node: Node, at: Position) -> int:
+    """How many events of each partition an epoch takes: the source's `max_events`, shared among its partitions."""
+    return max(1, int(node.component.max_events) // max(1, len(partitions_of(node, at))))
 
 
 def known_ends(graph: Graph, start: Position) -> Position:
-    """Where the input ends now, of every partition, as cheaply as its source can tell."""
+    """Where the input of every partition ends now, as cheaply as its source can find it."""
     found: dict[str, int] = {}
     for node in graph.planned:
-        for partition in partitions_of(node, start):
-            read = start[f"{node.id}/{partition}"]
-            end = node.component.known_end(partition, read)
-            found[f"{node.id}/{partition}"] = node.component.end(partition, read, EVERYTHING) if end is None else end
+        mine = starts_of(node, start)
+        known = node.component.known_ends(mine)
+        if unknown := {partition: at for partition, at in mine.items() if partition not in known}:
+            known = {**known, **node.component.ends(unknown, EVERYTHING)}
+        found.update(_named(node, known))
     return Position(found)
+
+
+def starts_of(node: Node, at: Position) -> dict[str, int]:
+    """Where each partition of a source is read from."""
+    return {partition: at[f"{node.id}/{partition}"] for partition in partitions_of(node, at)}
+
+
+def _named(node: Node, offsets: Mapping[str, int]) -> dict[str, int]:
+    return {f"{node.id}/{partition}": offset for partition, offset in offsets.items()}
 
 
 def ranges(graph: Graph, nodes: Iterable[str], instance: int, start: Position, end: Position) -> Ranges:

@@ -66,8 +66,10 @@ class SparkTable:
         self._shapes: dict[tuple[int, int], _Shape] = {}
         self.looks = 0  # how often Spark was asked what is there
 
-    def end(self, start: int, max_events: int) -> int:
-        """As `OffsetSource.end`. Spark is asked only if what was seen is used up, and then not too often."""
+    def end(self, start: int, limit: int) -> int:
+        """The offset after at most `limit` rows from `start`. Spark is asked only when all rows of the last query are planned, and
+        not more often than `look_every`.
+        """
         seen = self._seen
         if seen is None or not seen.start <= start < seen.top:
             if seen is not None and start >= seen.start and self._now() < self._looked + self._source.look_every:
@@ -75,17 +77,19 @@ class SparkTable:
             seen = self._seen = self._guarded(lambda: self._look(start))
         if not seen.rows or start >= seen.top:
             return start
-        if seen.top - start <= max_events or seen.left.get(start, seen.rows) <= max_events:
+        if seen.top - start <= limit or seen.left.get(start, seen.rows) <= limit:
             return seen.top
         if seen.top - seen.low == seen.rows:  # no gaps
-            return max(start, seen.low) + max_events
-        if max_events == 1 < self._source.max_events:
-            return start + 1  # the question is only whether there is more
-        if (start, max_events) not in seen.cuts:
-            cut = seen.cuts[start, max_events] = self._guarded(lambda: self._cut(start, max_events))
+            return max(start, seen.low) + limit
+        if (start, limit) not in seen.cuts:
+            cut = seen.cuts[start, limit] = self._guarded(lambda: self._cut(start, limit))
             if start in seen.left:
-                seen.left[cut] = seen.left[start] - max_events
-        return seen.cuts[start, max_events]
+                seen.left[cut] = seen.left[start] - limit
+        return seen.cuts[start, limit]
+
+    def has_more(self, end: int) -> bool:
+        """True if the last query found rows from `end` on."""
+        return self._seen is not None and end < self._seen.top
 
     def slices(self, place: int, number: int, start: int, end: int, filters: Sequence[Expression]) -> Iterator[Any]:
         """The rows of a slice as rows for a stage (`spark_input`), for the partition `place`; behind them, if there are filters,
@@ -133,11 +137,11 @@ class SparkTable:
         rows, low, high = found
         return _Look(start, low, high + 1, rows, {start: rows}) if rows else _Look(start, start, start, 0)
 
-    def _cut(self, start: int, max_events: int) -> int:
+    def _cut(self, start: int, limit: int) -> int:
         """The offset behind the last of so many rows; there are more."""
         from pyspark.sql import functions as spark
 
-        some = self._frame().select(OFFSET).where(spark.col(OFFSET) >= start).orderBy(OFFSET).limit(max_events)
+        some = self._frame().select(OFFSET).where(spark.col(OFFSET) >= start).orderBy(OFFSET).limit(limit)
         return int(some.agg(spark.max(OFFSET)).first()[0]) + 1
 
     def _frame(self) -> Any:

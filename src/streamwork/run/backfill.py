@@ -7,16 +7,14 @@ The next run in the same folder processes what has arrived since.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from streamwork.components import OffsetSource, Slice
-from streamwork.components.source import Partitioning, ReadProgress
+from streamwork.components.source import EVERYTHING, Partitioning, ReadProgress
 from streamwork.errors import Refused, StreamworkError
 from streamwork.job import Graph, Node
-
-ALL = 2**62
 
 
 def everything(graph: Graph) -> Graph:
@@ -40,7 +38,7 @@ class Whole(OffsetSource[Any]):
     """A source from its first event to the end that it has at the first call of `end`."""
 
     start = "earliest"
-    max_events = ALL
+    max_events = EVERYTHING
 
     def __init__(self, source: OffsetSource[Any]) -> None:
         self.event = source.event
@@ -51,19 +49,17 @@ class Whole(OffsetSource[Any]):
     def partitions(self) -> list[str]:
         return self._source.partitions()
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
-        if partition not in self._ends:
-            self._ends[partition] = self._source.end(partition, start, ALL)
-        return max(start, min(self._ends[partition], self._source.end(partition, start, max_events)))
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        """All that there was when a partition was first planned, whatever the limit."""
+        if new := {partition: start for partition, start in starts.items() if partition not in self._ends}:
+            self._ends.update(self._source.ends(new, EVERYTHING))
+        return {partition: max(start, self._ends[partition]) for partition, start in starts.items()}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         return self._source.read(partition, start, end)
 
-    def first(self, partition: str) -> int:
-        return self._source.first(partition)
-
-    def identity(self) -> str | None:
-        return self._source.identity()
+    def earliest(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        return self._source.earliest(partitions)
 
     def mark(self, partition: str, end: int) -> str | None:
         return self._source.mark(partition, end)
@@ -74,11 +70,11 @@ class Whole(OffsetSource[Any]):
     def recognises(self, partition: str, mark: str) -> bool:
         return self._source.recognises(partition, mark)
 
-    def settle(self) -> None:
-        self._source.settle()
+    def sync(self) -> None:
+        self._source.sync()
 
-    def known_end(self, partition: str, start: int) -> int | None:
-        return self._source.known_end(partition, start)
+    def known_ends(self, starts: Mapping[str, int]) -> Mapping[str, int]:
+        return self._source.known_ends(starts)
 
     def keep(self, progress: ReadProgress) -> None:
         """Does nothing: a batch run may be the last one, and a log would be retained for it forever."""
@@ -95,6 +91,6 @@ def _whole(node: Node) -> Node:
         return replace(node, component=Whole(node.component))
     if hasattr(node.component, "get_events"):
         asked = copy.copy(node.component)
-        asked.max_events = ALL
+        asked.max_events = EVERYTHING
         return replace(node, component=asked)
     return node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamwork.components import OffsetSource, Slice
@@ -46,14 +46,19 @@ class Script(OffsetSource[Any]):
     def partitions(self) -> list[str]:
         return [str(number) for number in range(len(self._events))]
 
-    def end(self, partition: str, start: int, max_events: int) -> int:
-        number = int(partition)
-        for at in range(start, min(len(self._events[number]) + 1, start + max_events)):
+    def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        return {partition: self._end(int(partition), start, limit) for partition, start in starts.items()}
+
+    def has_more(self, ends: Mapping[str, int]) -> bool:
+        return any(end < len(self._events[int(partition)]) for partition, end in ends.items())
+
+    def _end(self, number: int, start: int, limit: int) -> int:
+        for at in range(start, min(len(self._events[number]) + 1, start + limit)):
             waiting = self._markers.get((number, at), [])
             while waiting and isinstance(marker := waiting[0], Advance | SetClock):
                 waiting.pop(0)
                 (self._advance if isinstance(marker, Advance) else self._set_clock)(marker.seconds)
-        return min(len(self._events[number]), start + max_events)
+        return min(len(self._events[number]), start + limit)
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         number = int(partition)

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from streamwork.components import Position
-from streamwork.epoch.slices import partitions_of
+from streamwork.epoch.slices import starts_of
 from streamwork.job import Graph
 from streamwork.world import Clock
 
@@ -65,12 +65,11 @@ class InputEnds:
         self._looked = now
         moved: list[InputEnd] = []
         for node in self._graph.planned:
-            for partition in partitions_of(node, start):
+            starts = starts_of(node, start)
+            known = node.component.known_ends(starts)
+            for partition, read in starts.items():
                 name = f"{node.id}/{partition}"
-                read = start.get(name, 0)
-                end = node.component.known_end(partition, read)
-                if end is None:
-                    end = planned.get(name, read)
+                end = known.get(partition, planned.get(name, read))
                 if self._known.get(name) != end:
                     self._known[name] = end
                     moved.append(InputEnd(node.id, partition, read, end, node.component.unit, self._clock.now()))
