@@ -1,4 +1,4 @@
-"""``streamwork``, also as ``python -m streamwork``: the command line with all its groups."""
+"""The program ``streamwork``, also ``python -m streamwork``: the command line with the benchmarks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Signals that come while the package is being imported, which takes about a second. Imports nothing of ours.
+"""Records signals that arrive while the package is being imported, which takes about a second.
 
-The package imports this module first. In the process of ``streamwork run``, and only there, SIGINT and SIGTERM are then
-remembered until the run itself listens (`run.stopping`), and the run ends as if they had come later.
+The package imports this module first. In the process of ``streamwork run``, and only there, SIGINT and SIGTERM are recorded until
+the run installs its own handlers (`run.stopping`); the run then stops as if they had arrived later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _before: dict[int, Any] = {}
 
 
 def listen() -> None:
-    """Remember signals from now on, if this process is ``streamwork run``."""
+    """Record signals from now on, if this process is ``streamwork run``."""
     if not is_run(sys.argv, sys.orig_argv) or threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -30,7 +30,7 @@ def listen() -> None:
 
 
 def release() -> tuple[list[int], dict[int, Any]]:
-    """The signals that came, and the handlers from before `listen`. Called by the one that listens from now on."""
+    """The recorded signals, and the handlers from before `listen`. Called when other handlers have been installed."""
     heard, before = _heard.copy(), _before.copy()
     _heard.clear()
     _before.clear()
@@ -41,7 +41,7 @@ def is_run(argv: Sequence[str], original: Sequence[str]) -> bool:
     """Whether the process was started as ``streamwork run`` or ``python -m streamwork run``."""
     if argv[1:2] != ["run"]:
         return False
-    if argv[0] == "-m":  # Python says so while it imports the package of the module that it was asked for
+    if argv[0] == "-m":  # sys.argv[0] while Python imports the package of the module to run
         return COMMAND_MODULE in original
     return PurePath(argv[0]).name == "streamwork"
 

@@ -1,4 +1,4 @@
-"""The token that requests over HTTP must carry, and the address that a server listens on."""
+"""The bearer token of HTTP requests, and the address that a server listens on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from streamwork.errors import Refused, WrongUse
 
 LOOPBACK = "127.0.0.1"
 FILE = "access.token"
-"""In the root. Only its owner can read it; it is made at the first start that needs it, unless a token is given."""
+"""The token file in the root. Only its owner can read it. It is created by the first start that needs it."""
 MOST_TOKEN = 4096
 
 
 @dataclass(frozen=True)
 class Token:
-    """A secret, and where a person finds it. Its text is in no representation."""
+    """A secret, and where to find it. The secret does not appear in `repr`."""
 
     secret: str
     where: str
@@ -28,7 +28,7 @@ class Token:
 
 
 def token(root: Path, variable: str) -> Token:
-    """The token in the environment, or the root's own, which is made if there is none."""
+    """The token in the environment, or that of the root, which is created if it does not exist."""
     if given := os.environ.get(variable, "").strip():
         return Token(given, f"the environment variable {variable}")
     path = root / FILE
@@ -56,7 +56,7 @@ def _read(path: Path) -> str:
         raise Refused(
             "SW-ACCESS-TOKEN",
             f"{path} holds no token",
-            "remove the file: the next start makes a new one, and prints where",
+            "remove the file: the next start creates a new one, and prints its path",
         )
     if path.stat().st_mode & 0o077:
         raise Refused(
@@ -98,5 +98,5 @@ class Endpoint:
         return ":" in self.host
 
     def name(self, port: int) -> str:
-        """``HOST:PORT``, as it stands in an address."""
+        """``HOST:PORT``, as in a URL."""
         return f"[{self.host}]:{port}" if self.is_ipv6 else f"{self.host}:{port}"
