@@ -6,9 +6,10 @@ Knows nothing of how a graph is run.
 """
 
 from streamwork.job.backoff import Backoff
-from streamwork.job.graph import Graph, Input, Node, NodeKind
+from streamwork.job.graph import Graph
 from streamwork.job.job import Job
 from streamwork.job.layout import Layout
+from streamwork.job.node import Input, Node, NodeKind
 from streamwork.job.retry import Retry
 from streamwork.job.settings import Settings
 from streamwork.job.stream import Stream

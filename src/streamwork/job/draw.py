@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from streamwork.job.graph import Graph, Node, NodeKind
+from streamwork.job.graph import Graph
+from streamwork.job.node import Node, NodeKind
 
 _SHAPES = {NodeKind.SOURCE: ('(["', '"])'), NodeKind.OPERATOR: ('["', '"]'), NodeKind.SINK: ('[("', '")]')}
 

@@ -19,8 +19,9 @@ from streamwork.components import (
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
 from streamwork.job.duration import seconds
-from streamwork.job.graph import Graph, Input, Node, NodeKind, duplicate_id
+from streamwork.job.graph import Graph, duplicate_id
 from streamwork.job.names import check_name
+from streamwork.job.node import Input, Node, NodeKind
 from streamwork.job.parallelism import instances
 from streamwork.job.retry import Retry
 from streamwork.job.running import ModeName, RunSummary

@@ -17,7 +17,8 @@ from typing import Any
 from streamwork.components import OffsetSource
 from streamwork.components.grouping import Shuffle
 from streamwork.components.operator import reads_watermark
-from streamwork.job.graph import Graph, Input, Node, NodeKind
+from streamwork.job.graph import Graph
+from streamwork.job.node import Input, Node, NodeKind
 from streamwork.job.push_down import Native, native_part
 from streamwork.wording import plural
 

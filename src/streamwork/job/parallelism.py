@@ -8,7 +8,7 @@ from typing import Any
 from streamwork.components import OffsetSource
 from streamwork.components.grouping import Single
 from streamwork.errors import StreamworkError
-from streamwork.job.graph import Node, NodeKind
+from streamwork.job.node import Node, NodeKind
 
 
 def instances(node: Node, asked: int | None, of_job: int, before: Sequence[Node]) -> int:

@@ -17,7 +17,8 @@ import msgspec
 from streamwork.components.expression import Expression
 from streamwork.components.predicates import CompareOp, Kind, LogicOp, Visitor
 from streamwork.components.schema import fields_of
-from streamwork.job.graph import Graph, Node
+from streamwork.job.graph import Graph
+from streamwork.job.node import Node
 from streamwork.operators import Where
 
 

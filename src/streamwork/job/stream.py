@@ -24,8 +24,9 @@ from streamwork.components.grouping import Fields
 from streamwork.components.operator import check_batches
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
-from streamwork.job.graph import Input, Node, NodeKind, check_types
+from streamwork.job.graph import check_types
 from streamwork.job.names import slug
+from streamwork.job.node import Input, Node, NodeKind
 from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import IsolationName, known_isolation
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
