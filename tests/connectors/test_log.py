@@ -127,7 +127,8 @@ def test_other_shapes_need_one_and_say_why(tmp_path: Path) -> None:
         Summing(), key="card", id="sums"
     )
     assert (
-        "payments-doubling may give events of one card in several instances" in layout(tmp_path, job=between).explain()
+        "payments-doubling may change card: it does not declare keeps_key = True"
+        in layout(tmp_path, job=between).explain()
     )
     (tmp_path / "other").mkdir()
     make_log(tmp_path / "other" / "in", payments(5), key="amount")

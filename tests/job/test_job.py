@@ -25,7 +25,7 @@ from streamwork import (
     Stream,
     WrongUse,
 )
-from streamwork.job import Graph, Input, Node, NodeKind
+from streamwork.job import Graph, Input, Node, NodeKind, Port
 from streamwork.job.running import RunSummary
 from streamwork.run.options import RunOptions, flags
 
@@ -85,8 +85,8 @@ def test_no_source() -> None:
 def test_a_circle() -> None:
     nodes = (
         Node("s", NodeKind.SOURCE, source(), gives=Payment),
-        Node("a", NodeKind.OPERATOR, Doubling(), (Input("b"),), Payment, None, Payment),
-        Node("b", NodeKind.OPERATOR, Doubling(), (Input("a"),), Payment, None, Payment),
+        Node("a", NodeKind.OPERATOR, Doubling(), (Port((Input("b"),), Payment),), gives=Payment),
+        Node("b", NodeKind.OPERATOR, Doubling(), (Port((Input("a"),), Payment),), gives=Payment),
     )
     with refused("SW-JOB-CYCLE", "a, b"):
         Graph("j", nodes)
@@ -96,7 +96,10 @@ def test_reading_from_nowhere() -> None:
     with refused("SW-JOB-EDGE", "'nobody'"):
         Graph(
             "j",
-            (Node("s", NodeKind.SOURCE, source(), gives=Payment), Node("a", NodeKind.SINK, None, (Input("nobody"),))),
+            (
+                Node("s", NodeKind.SOURCE, source(), gives=Payment),
+                Node("a", NodeKind.SINK, None, (Port((Input("nobody"),)),)),
+            ),
         )
 
 

@@ -33,6 +33,12 @@ class AnyOperator:
     """True if returning from `apply` does not mean that the event is done: then ``collector.ack()`` does, in that call or in a
     later one with the event's id. Only acknowledging asks for it."""
 
+    keeps_key: bool = False
+    """True if each event that it emits has, in the fields by which its input is partitioned, the values of the event that it was
+    given, or of the timer's key. These fields are those of its own key, or of an earlier one. Then a keyed operator behind it, with
+    the same key and parallelism, needs no exchange. A false claim fails the job when a key arrives in an instance that does not
+    hold it (SW-KEY-MOVED)."""
+
     reads_watermark: ClassVar[bool | None] = None
     """True if it reads ``collector.watermark``: then events reach it one at a time. None: its methods show it."""
 

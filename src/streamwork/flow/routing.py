@@ -15,7 +15,7 @@ from streamwork.components.keys import instance_of
 from streamwork.flow.blame import Blame
 from streamwork.flow.lineage import Tracked
 from streamwork.flow.origins import NONE, from_content, turns
-from streamwork.job import Graph, Node
+from streamwork.job import Graph, Node, Port
 
 Events = list[Any] | Columns
 MOST_KEYS = 1_000_000  # whose instance is remembered
@@ -31,20 +31,20 @@ class Route(ABC):
         """Instance -> its events, in order; columns stay columns."""
 
 
-def route_to(graph: Graph, before: Node, node: Node, groups: int, sender: int) -> Route:
-    """How events that the instance `sender` of `before` emits reach `node`."""
+def route_to(graph: Graph, before: Node, node: Node, port: Port, groups: int, sender: int) -> Route:
+    """The route of events that the instance `sender` of `before` emits to a port of `node`."""
     count = node.parallelism
-    if count == 1 or isinstance(node.grouping, Single):
+    if count == 1 or isinstance(port.grouping, Single):
         return _ToEach((0,))
-    if isinstance(node.grouping, AllInstances):
+    if isinstance(port.grouping, AllInstances):
         return _ToEach(tuple(range(count)))
-    if node.key is not None:
-        return _ByKey(node.key, count, groups, Blame.of(graph, node.inputs))
-    if isinstance(node.grouping, Fields):
-        given = graph[node.inputs[0].node].emits(node.inputs[0].channel)
+    if port.key is not None:
+        return _ByKey(port.key, count, groups, Blame.of(graph, port.inputs))
+    if isinstance(port.grouping, Fields):
+        given = graph[port.inputs[0].node].emits(port.inputs[0].channel)
         assert given is not None
-        return _ByKey(Key.of(given, node.grouping.fields), count, groups, Blame.of(graph, node.inputs))
-    if isinstance(node.grouping, Shuffle):
+        return _ByKey(Key.of(given, port.grouping.fields), count, groups, Blame.of(graph, port.inputs))
+    if isinstance(port.grouping, Shuffle):
         return _InTurn(count)
     return _ToEach((sender * count // before.parallelism,))  # what an instance emits stays together, and in order
 

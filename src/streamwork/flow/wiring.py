@@ -37,6 +37,6 @@ def ways(layout: Layout, place: Place, outputs: Mapping[Place, Channel]) -> Ways
         if layout.chain_of(one.node) == chain:
             node = layout.graph[to]
             targets = [outputs[layout.chain_of(to), number] for number in range(node.parallelism)]
-            route = route_to(layout.graph, layout.graph[one.node], node, layout.groups, instance)
+            route = route_to(layout.graph, layout.graph[one.node], node, node.port_of(one), layout.groups, instance)
             found.setdefault(one, []).append((to, route, targets))
     return found

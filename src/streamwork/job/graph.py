@@ -12,7 +12,7 @@ from streamwork.components import Event, OffsetSource, Sink, Source, StatefulSou
 from streamwork.components.operator import names_in_methods
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
-from streamwork.job.node import Node, NodeKind
+from streamwork.job.node import Node, NodeKind, Port
 from streamwork.job.semantics import EXACTLY_ONCE, Isolation, Promise, check_operator, check_sink, check_source
 
 
@@ -43,16 +43,16 @@ class Graph:
                 "SW-JOB-NO-SOURCE", f"job {self.job!r} has no source", "begin it with job.source(..., id=...)"
             )
         for node in self.nodes:
-            for one in node.inputs:
-                name = one.node
-                if name not in ids:
-                    raise WrongUse(
-                        "SW-JOB-EDGE",
-                        f"{node.id} reads from {name!r}, which is not in the job",
-                        "add it, or read from another",
-                    )
-                check_types(node.id, node.takes, self[name].emits(one.channel), str(one))
-            _check_order(node, [self[one.node] for one in node.inputs])
+            for port in node.ports:
+                for one in port.inputs:
+                    if one.node not in ids:
+                        raise WrongUse(
+                            "SW-JOB-EDGE",
+                            f"{node.id} reads from {one.node!r}, which is not in the job",
+                            "add it, or read from another",
+                        )
+                    check_types(node.id, port.takes, self[one.node].emits(one.channel), str(one))
+                _check_order(node, port, [self[one.node] for one in port.inputs])
         object.__setattr__(self, "nodes", _in_order(self.job, self.nodes))
 
     def __getitem__(self, node_id: str) -> Node:
@@ -133,9 +133,9 @@ def check_types(node_id: str, takes: type[Event] | None, given: type[Event] | No
         )
 
 
-def _check_order(node: Node, before: Sequence[Node]) -> None:
-    """Refuse a step that would spread the events of one instance over several without saying how."""
-    if node.kind is NodeKind.SOURCE or node.key is not None or node.grouping is not None:
+def _check_order(node: Node, port: Port, before: Sequence[Node]) -> None:
+    """Refuse a port that would spread the events of one instance over several without saying how."""
+    if port.key is not None or port.grouping is not None:
         return
     widest = max(before, key=lambda one: one.parallelism)
     if node.parallelism > widest.parallelism:

@@ -10,27 +10,30 @@ last stage before the first that reads from it, so that little has to be carried
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
-from streamwork.components import OffsetSource
+from streamwork.components.collector import MAIN
 from streamwork.components.grouping import Shuffle
 from streamwork.components.operator import reads_watermark
 from streamwork.job.graph import Graph
 from streamwork.job.node import Input, Node, NodeKind
+from streamwork.job.partitioning import Partitioning, exchange, partitionings
 from streamwork.job.push_down import Native, native_part
 from streamwork.wording import plural
 
 
 @dataclass(frozen=True)
 class Edge:
-    """From one component to the next: together in one chain, or through an exchange, and why."""
+    """A stream from one component to a port of the next: both in one chain, or through an exchange, and why."""
 
     from_id: str
     to_id: str
     exchange: bool
     why: str
+    channel: str = MAIN
+    port: str = MAIN
 
 
 @dataclass(frozen=True)
@@ -52,24 +55,20 @@ class Layout:
 
     @classmethod
     def of(cls, graph: Graph, groups: int) -> Layout:
-        wanted = {
-            (one.node, node.id): _edge(graph, graph[one.node], node, groups)
-            for node in graph.nodes
-            for one in node.inputs
-        }
-        if not any(edge.exchange for edge in wanted.values()):
-            return cls(graph, groups, tuple(wanted.values()))
+        streams = partitionings(graph, groups)
+        into = {node.id: _edges(graph, node, streams, groups) for node in graph.nodes}
+        if not any(edge.exchange for edges in into.values() for edge in edges):
+            return cls(graph, groups, tuple(edge for edges in into.values() for edge in edges))
         # Chains must not wait for each other in a circle: a component joins a chain only if all that it reads is in that one.
         head: dict[str, str] = {}
-        edges = []
-        for node in graph.nodes:
-            mine = [wanted[one.node, node.id] for one in node.inputs]
+        edges: list[Edge] = []
+        for name, mine in into.items():
             heads = {head[edge.from_id] for edge in mine}
             joins = len(heads) == 1 and not any(edge.exchange for edge in mine)
-            head[node.id] = heads.pop() if joins else node.id
-            why = "what it reads comes from several chains"
-            edges += [e if joins or e.exchange else Edge(e.from_id, e.to_id, True, why) for e in mine]
-        return cls(graph, groups, tuple(dict.fromkeys(edges)))
+            head[name] = heads.pop() if joins else name
+            why = f"{name} also reads from another chain"
+            edges += [edge if joins or edge.exchange else replace(edge, exchange=True, why=why) for edge in mine]
+        return cls(graph, groups, tuple(edges))
 
     @cached_property
     def chains(self) -> tuple[ChainSpec, ...]:
@@ -161,7 +160,8 @@ class Layout:
     def rotates(self, chain: int) -> bool:
         """True if events of this chain, or what is made of them, go through `shuffle()`: then their positions go with them."""
         mine = [self.graph[to] for one, to in self.exchanged if self.chain_of(one.node) == chain]
-        return any(isinstance(node.grouping, Shuffle) and node.parallelism > 1 for node in mine) or any(
+        shuffles = [node for node in mine if any(isinstance(port.grouping, Shuffle) for port in node.ports)]
+        return any(node.parallelism > 1 for node in shuffles) or any(
             self.rotates(after) for after in self.downstream[chain]
         )
 
@@ -207,37 +207,14 @@ class Layout:
         return ("chain " if len(chains) == 1 else "chains ") + ", ".join(str(chain + 1) for chain in chains)
 
 
-def _edge(graph: Graph, before: Node, node: Node, groups: int) -> Edge:
-    def edge(exchange: bool, why: str) -> Edge:
-        return Edge(before.id, node.id, exchange, why)
-
-    count = node.parallelism
-    if count == 1 == before.parallelism:
-        return edge(False, "there is one instance of everything")
-    if count != before.parallelism:
-        return edge(True, f"{before.id} has parallelism {before.parallelism}, {node.id} has {count}")
-    if node.grouping is not None:
-        return edge(True, f"grouping {type(node.grouping).__name__.lower()} was asked for")
-    if node.key is None:
-        return edge(False, "it keeps no state by key, so it may run wherever its events are")
-    fields = ", ".join(node.key.fields)
-    origin = before
-    while getattr(origin.component, "preserves_events", False) and len(origin.inputs) == 1:
-        origin = graph[origin.inputs[0].node]  # a filter leaves events where they are
-    if origin.kind is not NodeKind.SOURCE:
-        return edge(True, f"{before.id} may give events of one {fields} in several instances")
-    source: Any = origin.component
-    found = source.partitioning() if isinstance(source, OffsetSource) else None
-    if found is None:
-        return edge(True, f"{origin.id} is not partitioned by {fields}")
-    if found.fields != node.key.fields or found.groups != groups:
-        theirs = f"{', '.join(found.fields)} in {found.groups} groups"
-        return edge(True, f"{origin.id} is partitioned by {theirs}, the key is {fields} in {groups}")
-    if found.partitions % count:
-        return edge(
-            True, f"parallelism {count} does not divide the {plural(found.partitions, 'partition')} of {origin.id}"
-        )
-    return edge(
-        False,
-        f"the log is partitioned by {fields} into {plural(found.partitions, 'partition')}, and parallelism {count} divides them",
-    )
+def _edges(graph: Graph, node: Node, streams: Mapping[Input, Partitioning], groups: int) -> list[Edge]:
+    """The edges that end in a component, each as its partitioning asks for it."""
+    found = []
+    for port in node.ports:
+        for one in port.inputs:
+            before = graph[one.node]
+            kind = before.emits(one.channel)
+            assert kind is not None
+            needed, why = exchange(node, port, before, kind, streams[one], groups)
+            found.append(Edge(before.id, node.id, needed, why, one.channel, port.name))
+    return found

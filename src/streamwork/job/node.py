@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -26,7 +27,7 @@ class NodeKind(Enum):
 
 @dataclass(frozen=True)
 class Input:
-    """What a component reads: one channel of another one."""
+    """A stream that a component reads: one channel of another component."""
 
     node: str
     channel: str = MAIN
@@ -36,18 +37,39 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Port:
+    """A named input of a component: what it reads there, the type that it takes, and how events are routed to its instances.
+
+    Several `inputs` are a union. A join has several ports, each with a type and a key of its own.
+    """
+
+    inputs: tuple[Input, ...]
+    takes: type[Event] | None = None
+    key: Key | None = None
+    grouping: Grouping | None = None  # None: by key if there is one, else events stay in their instance
+    name: str = MAIN
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "port")
+        if self.key is not None and self.grouping is not None:
+            raise WrongUse("SW-JOB-KEY", f"port {self.name!r} has a key and a grouping", "leave the grouping out")
+
+    @property
+    def key_types(self) -> tuple[pa.DataType, ...]:
+        """The Arrow types of the key's fields."""
+        return () if self.key is None or self.takes is None else arrow_types(self.takes, self.key.fields)
+
+
+@dataclass(frozen=True)
 class Node:
-    """One component in its place. Validates itself; what concerns several nodes is the graph's to check."""
+    """One component in its place. Validates itself; the graph checks what concerns several nodes."""
 
     id: str
     kind: NodeKind
     component: Any
-    inputs: tuple[Input, ...] = ()
-    takes: type[Event] | None = None
+    ports: tuple[Port, ...] = ()  # none: a source
     keeps: type[Record] | None = None
     gives: type[Event] | None = None
-    key: Key | None = None
-    grouping: Grouping | None = None  # None: by key if there is one, else wherever the events are
     parallelism: int = 1
     on_error: str = "fail"
     retry: Retry | None = None  # of an operator: how an event is tried again before `on_error` applies
@@ -56,9 +78,10 @@ class Node:
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")
+        self._check_ports()
         for name in self.channels:
             check_name(name, "channel")
-        for kind in (self.takes, self.keeps, self.gives, *self.channels.values()):
+        for kind in (*(port.takes for port in self.ports), self.keeps, self.gives, *self.channels.values()):
             if kind is not None:
                 arrow_schema(kind)  # refuses a field that has no place in Arrow
         most = getattr(self.component, "max_events", 1)
@@ -84,9 +107,48 @@ class Node:
                     f"leave it out: the key is stored beside the record anyway, in a column {name!r}",
                 )
 
+    def _check_ports(self) -> None:
+        names = [port.name for port in self.ports]
+        if len(set(names)) < len(names):
+            raise WrongUse(
+                "SW-JOB-EDGE", f"{self.id} has two ports of one name: {', '.join(names)}", "give each port its own name"
+            )
+        for port in self.ports[1:]:
+            if port.key_types != self.ports[0].key_types:
+                raise WrongUse(
+                    "SW-KEY-TYPE",
+                    f"{self.id}: the key of port {port.name!r} is {_key_text(port)}, that of port {names[0]!r} is "
+                    f"{_key_text(self.ports[0])}",
+                    "key all ports by the same number of fields, of the same types",
+                )
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """All that it reads, at any port."""
+        return tuple(one for port in self.ports for one in port.inputs)
+
+    @property
+    def takes(self) -> type[Event] | None:
+        """The type of events at its first port."""
+        return self.ports[0].takes if self.ports else None
+
+    @property
+    def key(self) -> Key | None:
+        """The key that it keeps state by: that of its first port, whose values those of the other ports are compared with."""
+        return self.ports[0].key if self.ports else None
+
+    @property
+    def is_routed(self) -> bool:
+        """True if a key or a grouping decides which instance gets an event."""
+        return any(port.key is not None or port.grouping is not None for port in self.ports)
+
+    def port_of(self, stream: Input) -> Port:
+        """The port that reads a stream."""
+        return next(port for port in self.ports if stream in port.inputs)
+
     @property
     def channels(self) -> dict[str, type[Event]]:
-        """What it emits besides the main channel."""
+        """Channel -> type, of what it emits besides the main channel."""
         return getattr(self.component, "channels", {})
 
     def emits(self, channel: str) -> type[Event] | None:
@@ -97,18 +159,37 @@ class Node:
         return type(self.component).__name__
 
     def signature(self) -> dict[str, Any]:
-        """What the fingerprint is made of: place, types and key, but not code."""
+        """What the fingerprint is made of: place, types and keys, but not code."""
+        first, *others = self.ports or (Port(()),)
         return {
             "id": self.id,
             "kind": self.kind.value,
-            "inputs": [str(one) for one in self.inputs],
-            "takes": _schema(self.takes),
             "keeps": _schema(self.keeps),
             "gives": _schema(self.gives),
             "channels": {name: _schema(kind) for name, kind in self.channels.items()},
-            "key": self.key.fields if self.key else None,
-            "grouping": str(self.grouping) if self.grouping else None,
+            **_signature(first),
+            **({"ports": {port.name: _signature(port) for port in others}} if others else {}),
         }
+
+
+def arrow_types(kind: type[Event], names: Iterable[str]) -> tuple[pa.DataType, ...]:
+    """The Arrow types of some fields of an event."""
+    known = fields_of(kind)
+    return tuple(known[name].arrow for name in names)
+
+
+def _key_text(port: Port) -> str:
+    fields = port.key.fields if port.key is not None else ()
+    return ", ".join(f"{name} ({kind})" for name, kind in zip(fields, port.key_types, strict=True)) or "none"
+
+
+def _signature(port: Port) -> dict[str, Any]:
+    return {
+        "inputs": [str(one) for one in port.inputs],
+        "takes": _schema(port.takes),
+        "key": port.key.fields if port.key else None,
+        "grouping": str(port.grouping) if port.grouping else None,
+    }
 
 
 def _schema(kind: type[msgspec.Struct] | None) -> list[list[str]] | None:

@@ -28,9 +28,9 @@ def instances(node: Node, asked: int | None, of_job: int, before: Sequence[Node]
         return asked
     if node.kind is NodeKind.SOURCE:
         return min(of_job, _partitions(node.component, of_job)) if isinstance(node.component, OffsetSource) else 1
-    if isinstance(node.grouping, Single):
+    if any(isinstance(port.grouping, Single) for port in node.ports):
         return 1
-    if node.key is not None or node.grouping is not None:
+    if node.is_routed:
         return of_job
     return max(one.parallelism for one in before)
 

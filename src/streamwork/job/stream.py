@@ -26,7 +26,7 @@ from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
 from streamwork.job.graph import check_types
 from streamwork.job.names import slug
-from streamwork.job.node import Input, Node, NodeKind
+from streamwork.job.node import Input, Node, NodeKind, Port
 from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import IsolationName, known_isolation
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
@@ -160,12 +160,9 @@ class Stream(Generic[E]):
                 node_id,
                 NodeKind.OPERATOR,
                 operator,
-                self._inputs,
-                takes,
+                (Port(self._inputs, takes, None if key is None else Key.of(self.event, key), grouping),),
                 keeps,
                 gives,
-                None if key is None else Key.of(self.event, key),
-                grouping,
                 on_error=then or "",
                 retry=retry,
             ),
@@ -213,10 +210,14 @@ class Stream(Generic[E]):
         *,
         to: type[O] | None = None,
         id: str | None = None,
+        keeps_key: bool = False,
         on_error: OnError | Retry | None = None,
     ) -> Stream[O]:
-        """One event for each event. `to` is the type that comes out; the return annotation of the function does instead."""
-        operator: Operator[E, O] = Map(function, self.event, _gives(function, to))
+        """One event for each event. `to` is the type that comes out; the return annotation of the function does instead.
+
+        `keeps_key` as in `AnyOperator`: True if the function leaves the fields unchanged that events are partitioned by.
+        """
+        operator: Operator[E, O] = Map(function, self.event, _gives(function, to), keeps_key)
         return self.apply(operator, id=self._name(id, function, "map"), on_error=on_error)
 
     def flat_map(
@@ -225,10 +226,11 @@ class Stream(Generic[E]):
         *,
         to: type[O],
         id: str | None = None,
+        keeps_key: bool = False,
         on_error: OnError | Retry | None = None,
     ) -> Stream[O]:
-        """Any number of events for each event. `to` is the type that comes out."""
-        operator: Operator[E, O] = FlatMap(function, self.event, to)
+        """Any number of events for each event. `to` is the type that comes out; `keeps_key` as in `map`."""
+        operator: Operator[E, O] = FlatMap(function, self.event, to, keeps_key)
         return self.apply(operator, id=self._name(id, function, "flat-map"), on_error=on_error)
 
     def filter(
@@ -258,10 +260,14 @@ class Stream(Generic[E]):
         state: type[R],
         id: str,
         to: type[O] | None = None,
+        keeps_key: bool = False,
         on_error: OnError | Retry | None = None,
     ) -> Stream[O]:
-        """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none."""
-        operator: KeyedOperator[E, R, O] = MapWithState(function, self.event, state, _gives(function, to))
+        """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none.
+
+        `keeps_key`: True if the event that it returns has the same key.
+        """
+        operator: KeyedOperator[E, R, O] = MapWithState(function, self.event, state, _gives(function, to), keeps_key)
         return self.apply(operator, key=key, id=id, on_error=on_error)
 
     def sink(
@@ -285,8 +291,7 @@ class Stream(Generic[E]):
             id,
             NodeKind.SINK,
             sink,
-            self._inputs,
-            takes=self.event,
+            (Port(self._inputs, self.event),),
             on_error=then or "",
             isolation=known_isolation(isolation),
         )

@@ -13,11 +13,15 @@ from streamwork.components.operator import check_record
 class _Function(Operator[Any, Any]):
     """An operator around a function, with types that were given to it."""
 
-    preserves_events = False  # True if what comes out is some of what went in: keys are where they were
+    preserves_events = False  # True if it emits some of the events that it was given, unchanged
 
-    def __init__(self, function: Callable[[Any], Any], takes: type[Event], gives: type[Event]) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], takes: type[Event], gives: type[Event], keeps_key: bool | None = None
+    ) -> None:
         self._function = function
         self._types = (takes, gives)
+        if keeps_key is not None:
+            self.keeps_key = keeps_key
 
     def types(self) -> tuple[type[Event], type[Event]]:
         return self._types
@@ -40,9 +44,9 @@ class FlatMap(_Function):
 
 
 class Filter(_Function):
-    """The events for which the function says true."""
+    """The events for which the function returns something true."""
 
-    preserves_events = True
+    preserves_events = keeps_key = True
 
     def apply(self, event: Any, collector: EventCollector) -> None:
         if self._function(event):
@@ -52,7 +56,7 @@ class Filter(_Function):
 class Where(Operator[Any, Any]):
     """The events for which an expression is true; hosts may run it as native code."""
 
-    preserves_events = True
+    preserves_events = keeps_key = True
 
     def __init__(self, expression: Expression, event: type[Event]) -> None:
         self.expression = expression
@@ -73,8 +77,14 @@ class MapWithState(KeyedOperator[Any, Any, Any]):
     """``function(event, state)`` changes the record and returns one event, or None for none."""
 
     def __init__(
-        self, function: Callable[[Any, Any], Any], takes: type[Event], keeps: type[Record], gives: type[Event]
+        self,
+        function: Callable[[Any, Any], Any],
+        takes: type[Event],
+        keeps: type[Record],
+        gives: type[Event],
+        keeps_key: bool = False,
     ) -> None:
+        self.keeps_key = keeps_key
         self._function = function
         self._types = (takes, check_record(keeps), gives)
 

@@ -348,6 +348,6 @@ def check_fit(store: Store, graph: Graph, manifest: Manifest, chains: Chains, gr
 
 def _how(node: Node) -> str:
     """What else another parallelism of a component needs, so that it is not refused for the sake of order."""
-    if node.kind is NodeKind.SOURCE or node.key is not None or node.grouping is not None:
+    if node.kind is NodeKind.SOURCE or node.is_routed:
         return ""
     return ", and what it reads too, or with the grouping that it had"
