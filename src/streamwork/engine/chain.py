@@ -27,6 +27,7 @@ from streamwork.components.schema import in_utc
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.steps.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
+from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.operator_steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
 from streamwork.engine.steps.sink_steps import StageStep, WriteStep
 from streamwork.engine.steps.staging import Staging
@@ -143,6 +144,13 @@ class Chain:
             if not self._is_set_up or stale:
                 step.set_up()
         self._is_set_up = True
+
+    def check_keys(self, groups: int) -> None:
+        """Check that keys which reach a step without an exchange belong to this instance."""
+        for step in self._steps.values():
+            fused = all(one.node in self._steps or one.node in self._sources for one in step.node.inputs)
+            if isinstance(step, KeyedStep) and step.node.parallelism > 1 and fused:
+                step.check_keys = KeyCheck(self.graph, step.node, self.instance, groups)
 
     def follow(self, lanes: dict[str, int], name: Callable[[int], str], replays: bool) -> None:
         """The events of this epoch are acknowledged: `lanes` numbers the source partitions, `name` gives a root its id. `replays`:

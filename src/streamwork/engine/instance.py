@@ -59,6 +59,7 @@ class Instance:
         self.refs = dict(work.states)  # component -> the files that hold its state
         self._disk = disk
         self._work = work
+        chain.check_keys(work.groups)
         self.attempt = ""
         self._files = StateFiles(disk, Path(work.folder))
         self._formats = {

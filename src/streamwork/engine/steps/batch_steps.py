@@ -124,7 +124,10 @@ class KeyedBatchStep(BatchStep, KeyedStep):
         assert key is not None and slots is not None
         codes, keys = distinct(columns.batch, key.fields)
         parts = [python_values(fields_of(columns.kind)[name], keys.column(name)) for name in key.fields]
-        places = self.state.place(list(parts[0]) if len(parts) == 1 else list(zip(*parts, strict=True)))
+        values, known = list(parts[0]) if len(parts) == 1 else list(zip(*parts, strict=True)), len(slots)
+        places = self.state.place(values)
+        if self.check_keys is not None and len(slots) > known:
+            self.check_keys([values[place] for place in (places >= known).nonzero()[0].tolist()])
         slots.changed[places] = True
         return self.operator.apply_batch(columns.batch, KeyedColumns(codes, keys, slots.columns, places), collector)
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 from streamwork.components import EventCollector, KeyedCollector, Slice, StatefulSource, TimerClock
 from streamwork.components.schema import fields_of, show
 from streamwork.components.validation import check_fits, fitting
+from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.step import (
     RETURNED,
     Events,
@@ -192,6 +193,7 @@ class KeyedStep(Step):
     """An operator with one record per key."""
 
     state: KeyedState
+    check_keys: KeyCheck | None = None  # of keys that come without an exchange, when they are first seen
     _timer: tuple[Any, datetime] | None = None  # that waits to be tried again
 
     def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
@@ -227,6 +229,8 @@ class KeyedStep(Step):
                 given_events = self._followed(events, outputs)
                 for event, key, record in zip(given_events, keys, map(records.get, keys), strict=True):
                     if record is None:
+                        if self.check_keys is not None:
+                            self.check_keys([key])
                         record = records[key] = new_record()
                     collector.key = key
                     if apply(event, record, collector) is not None:
@@ -258,6 +262,8 @@ class KeyedStep(Step):
         for event, key, record, mark, place in zip(events, keys, map(records.get, keys), marks, count(), strict=False):
             if following is not None:
                 following.begin(mark.root)
+            if record is None and self.check_keys is not None:
+                self.check_keys([key])
             mine = new_record() if record is None else copied(record)
             collector.key = key
             try:
