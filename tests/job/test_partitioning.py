@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 
+from commands import call
 from partitioning_jobs import Adding, Forgetful, Halving, Lying, LyingByKey, Paid, Renamed, Seen, paid
 from sample import run_job
 from streamwork import (
+    EventLog,
     Job,
     JobFailed,
     KeyedOperator,
@@ -30,6 +33,7 @@ from streamwork import (
 from streamwork.components import Key
 from streamwork.engine.chain import Chain
 from streamwork.job import Graph, Input, Layout, Node, NodeKind, Port
+from streamwork.job.jobfile import load_job
 from streamwork.job.partitioning import ByKey, BySource, Unknown, partitionings
 from streamwork.testing import run
 
@@ -322,4 +326,27 @@ def test_state_is_where_it_was_when_an_exchange_disappears(tmp_path: Path) -> No
     wanted = Counter(event.card for event in paid(90))
     assert sorted(found) == sorted((card, count, count) for card, count in wanted.items()), (
         "each key once, in one instance"
+    )
+
+
+def test_explain_uses_the_groups_of_the_root(tmp_path: Path) -> None:
+    """A log in 256 groups fits a job with 256 groups; a root that was created with 128 needs an exchange."""
+    with EventLog.create(tmp_path / "in", Paid, key="card", partitions=2) as log:
+        log.append(paid(10))
+    (tmp_path / "logged.py").write_text(
+        "from partitioning_jobs import Adding, Paid\n"
+        "from streamwork import Job, LogSource, SqliteSink\n"
+        "job = Job('logged', parallelism=2)\n"
+        "stream = job.source(LogSource('in', Paid, bounded=True), id='paid').apply(Adding(), key='card', id='first')\n"
+        "stream.sink(SqliteSink('x.db', 't'), id='out')\n"
+    )
+    explained = ("run", tmp_path / "logged.py", "--explain", "--mode", "local")
+    code, new, errors = call(*explained)
+    assert code == 0 and "no exchange between paid and first" in new, errors
+    job = load_job(str(tmp_path / "logged.py")).job
+    job.settings = msgspec.structs.replace(job.settings, groups=128)
+    run_job(job, tmp_path / ".streamwork")
+    _, stored, _ = call(*explained)
+    assert (
+        "  exchange between paid and first: paid is partitioned by card in 256 groups, the key is card in 128" in stored
     )

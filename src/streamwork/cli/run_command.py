@@ -14,6 +14,7 @@ import click
 from streamwork.cli.output import JSON, print_json, say
 from streamwork.cli.progress import watched
 from streamwork.cli.run_options import run_options
+from streamwork.epoch import Store
 from streamwork.job import Job, Layout
 from streamwork.job.jobfile import load_job
 from streamwork.observe.access import Endpoint, token
@@ -24,7 +25,7 @@ from streamwork.run.outcome import NOT_STARTED, Outcome
 from streamwork.run.runner import run
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.watcher import Watcher
-from streamwork.world import RealClock
+from streamwork.world import RealClock, RealDisk
 
 
 @click.command("run")
@@ -62,12 +63,12 @@ def run_command(
         else:
             say(NOT_STARTED)
         return
-    if explain:
-        _explain(loaded.job, as_json)
-        return
     options = RunOptions.parse(
         root=root or loaded.default_root, module_folder=loaded.path.parent, command=command or (), **given
     )
+    if explain:
+        _explain(loaded.job, options, as_json)
+        return
 
     def work(watcher: Watcher) -> Outcome:
         if metrics is None:
@@ -85,8 +86,10 @@ def run_command(
         print_json(outcome)
 
 
-def _explain(job: Job, as_json: bool) -> None:
-    layout = Layout.of(job.graph(), job.settings.groups)
+def _explain(job: Job, options: RunOptions, as_json: bool) -> None:
+    """Print the layout that a run would have: with the number of key groups that the root was created with, if there is one."""
+    identity = Store(RealDisk(), options.root, options.mode.folder(job.name)).identity()
+    layout = Layout.of(job.graph(), job.settings.groups if identity is None else identity.groups)
     if as_json:
         print_json({"job": job.name, "chains": layout.chains, "edges": layout.edges, "native": layout.native})
     else:
