@@ -1,4 +1,4 @@
-"""Keeps `views.sql` (`state.views`) in the job's folder as the running job needs it.
+"""Keeps `views.sql` (`state.sql_views`) in the job's folder as the running job needs it.
 
 It says which components there are and what their columns are, so it changes at a start, never at a checkpoint. A driver writes it
 when it has recovered, and now and then looks whether it is still there; both only while no newer driver has come. Where an older
@@ -11,7 +11,7 @@ from streamwork.engine.instance import row_format
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
-from streamwork.state.views import FILE, FOLDER, defaults_file, script
+from streamwork.state.sql_views import FILE, FOLDER, defaults_file, script
 
 
 class Views:

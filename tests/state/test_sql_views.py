@@ -16,7 +16,7 @@ from streamwork import Event, Job, KeyedOperator, ListSource, Record, SqliteSink
 from streamwork.engine.instance import row_format
 from streamwork.epoch import Store
 from streamwork.state import StateFiles
-from streamwork.state import views as views_module
+from streamwork.state import sql_views as views_module
 from streamwork.world import RealDisk
 
 
