@@ -48,12 +48,11 @@ from streamwork.components import LedgerEntry, LedgerRow, RowsRejected
 from streamwork.components.commit_rule import Verdict, judge
 from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.delivery.text import from_text
-from streamwork.engine.instance import row_format
 from streamwork.epoch import Driver, Store
 from streamwork.epoch.recovery.verify import problems
+from streamwork.epoch.state_view import state_view
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph
-from streamwork.state import KeyedState, StateFiles
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.disk import SimulatedDisk
 from streamwork.testing.memory import MemorySink, Table
@@ -577,11 +576,8 @@ def _check_rows(walk: Walk, name: str, rows: list[Any], state: dict[str, tuple[i
 
 
 def _state(graph: Graph, store: Store, manifest: Any) -> dict[str, tuple[int, int]]:
-    rows = row_format(graph, graph["sums"], walk_groups())
-    state = rows.new_state()
-    assert isinstance(state, KeyedState)
-    StateFiles(store.disk, store.folder).load(rows, manifest.components["sums"]["0"], state)
-    return {card: (record.number, record.total) for card, record in state.records.items()}  # type: ignore[attr-defined]
+    records: dict[str, Any] = dict(state_view(graph, store, manifest, "sums", walk_groups()).records())
+    return {card: (record.number, record.total) for card, record in records.items()}
 
 
 def walk_groups() -> int:

@@ -73,7 +73,7 @@ FINDINGS = [
     Finding("a job started from another folder", "finds its files beside the job file", "local",
             "job/test_paths.test_a_job_started_from_elsewhere_uses_the_files_beside_it"),
     Finding("DuckDB reads the state, epochs were abandoned", "the state of the newest checkpoint", "local",
-            "state/test_views.test_what_the_views_say_is_the_state", "views over the files of the newest manifest"),
+            "state/test_sql_views.test_what_the_views_say_is_the_state", "views over the files of the newest manifest"),
     # stuck and stopped
     Finding("every epoch exceeds checkpoint_timeout", "a stop ends the run", "local",
             "run/test_stopping.test_a_job_all_of_whose_epochs_take_too_long_can_be_stopped"),
@@ -130,7 +130,7 @@ FINDING_CONTROLS = [
     Control("Dead letters of rows", _CODES, "connectors/test_poison.test_without_the_codes_the_job_stops"),
     Control("Targets", "requests to Redis that are bounded in bytes",
             "connectors/test_poison.test_chunks_that_count_keys_alone_break_the_connection"),
-    Control("Views", "views over the files of the newest manifest", "state/test_views.test_the_query_of_old_is_found_out"),
+    Control("Views", "views over the files of the newest manifest", "state/test_sql_views.test_the_query_of_old_is_found_out"),
     Control("Retry", _RETRY, "delivery/test_retry.test_without_retry_the_same_outage_ends_the_job"),
     Control("Retry", "event time that waits for a retried event",
             "delivery/test_retry.test_if_nothing_were_deferred_the_results_would_differ"),

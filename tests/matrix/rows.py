@@ -109,7 +109,7 @@ EXACTLY = [
             "refused or not used as a path; nothing outside is touched", "SQLite", "-", "local",
             "epoch/test_hostile_files.test_no_text_in_a_file_leads_outside", "names resolved inside the job's folder"),
     Exactly("a manifest names a file outside the job's folder, and DuckDB reads the views", "the query fails", "-", "-", "local",
-            "state/test_views.test_views_do_not_read_what_lies_outside"),
+            "state/test_sql_views.test_views_do_not_read_what_lies_outside"),
     Exactly("a process killed between writing a file and naming it", "the file is removed, unless its writer lives", "all", "-",
             "local", "world/test_temporary.test_what_a_killed_writer_leaves_is_removed", "the lock on a temporary file"),
     Exactly("temporary files of dead processes, in any folder of the job", "are removed", "all", "-", "local",

@@ -175,7 +175,7 @@ def test_without_looking_at_the_key_they_are_not(monkeypatch: pytest.MonkeyPatch
 
     def by_hash(self: RowFormat, rows: Any, keys: list[Any], hashes: Any) -> Any:
         for place, row in zip(*rows.find(hashes), strict=True):
-            yield place, keys[place], self._records(rows.rows.take([int(row)]))[0]
+            yield place, keys[place], self.records(rows.rows.take([int(row)]))[0]
 
     monkeypatch.setattr(layer, "hashed", one_hash)
     monkeypatch.setattr(RowFormat, "find", by_hash)

@@ -17,11 +17,9 @@ import pyarrow as pa
 from streamwork.components import Event, LedgerEntry, LedgerRow, Sink, SinkKind
 from streamwork.components.commit_rule import Verdict, settle
 from streamwork.components.sink import fenced
-from streamwork.engine.instance import row_format
 from streamwork.epoch import Driver, Host, Store
+from streamwork.epoch.state_view import state_view
 from streamwork.job import Job
-from streamwork.state import StateFiles, ways
-from streamwork.state.merge import merge
 from streamwork.world import RealClock, RealDisk, step_back
 
 Array = np.ndarray[Any, Any]
@@ -113,13 +111,8 @@ class Epochs:
 
     def state(self, component: str) -> pa.Table:
         """The rows of a component's state, of all instances, as the files of the last checkpoint have them."""
-        graph = self._driver.graph
-        rows = row_format(graph, graph[component], self.job.settings.groups)
-        files = StateFiles(self._store.disk, self._store.folder)
-        chains = self._driver.at.components[component].values()
-        return pa.concat_tables(
-            [merge([files.read(ref) for ref in next(ways(chain))], rows.key_names) for chain in chains if chain]
-        )
+        driver, groups = self._driver, self.job.settings.groups
+        return state_view(driver.graph, self._store, driver.at, component, groups).to_arrow()
 
     def close(self) -> None:
         self._driver.close()

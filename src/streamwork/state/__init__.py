@@ -8,6 +8,7 @@ from streamwork.state.cache import StateCache
 from streamwork.state.chain import Chain, epoch_of, essential, is_snapshot, ways
 from streamwork.state.files import StateFiles
 from streamwork.state.keyed import InstanceState, KeyedState, State
+from streamwork.state.view import StateView
 
 __all__ = [
     "Chain",
@@ -16,6 +17,7 @@ __all__ = [
     "State",
     "StateCache",
     "StateFiles",
+    "StateView",
     "epoch_of",
     "essential",
     "is_snapshot",

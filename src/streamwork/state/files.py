@@ -36,9 +36,18 @@ class StateFiles:
         self._folder = folder
 
     def load(self, rows: RowFormat, chain: Chain, state: State) -> None:
-        """Bring a chain of files into a new `state`, by the first way whose files are all sound.
+        """Read a chain of files into a new `state`. Refuses like `tables`."""
+        tables = self.tables(rows, chain)
+        if isinstance(state, KeyedState) and sum(table.num_rows for table in tables) > EAGER_ROWS:
+            self._rest(rows, tables, state)
+        else:
+            for table in tables:
+                rows.decode(table, state)
 
-        Refuses where there is none, and a file that no longer fits the component.
+    def tables(self, rows: RowFormat, chain: Chain) -> list[pa.Table]:
+        """The rows of a chain, file by file in the order of epochs, by the first way whose files are all sound.
+
+        Refuses a chain that has no such way, and a file whose schema no longer fits the component.
         """
         trouble: Refused | None = None
         for way in ways(chain):
@@ -47,15 +56,10 @@ class StateFiles:
             except Refused as damaged:
                 trouble = trouble or damaged
                 continue
-            tables = [conformed(rows, ref, table) for ref, table in found]
-            if isinstance(state, KeyedState) and sum(table.num_rows for table in tables) > EAGER_ROWS:
-                self._rest(rows, tables, state)
-            else:
-                for table in tables:
-                    rows.decode(table, state)
-            return
+            return [conformed(rows, ref, table) for ref, table in found]
         if trouble is not None:
             raise trouble
+        return []
 
     def catch_up(self, rows: RowFormat, deltas: Chain, state: State) -> None:
         """Bring further deltas into a `state` that stands right before them."""

@@ -148,7 +148,7 @@ class RowFormat:
     def decode(self, table: pa.Table, state: State) -> None:
         """Bring the rows of one file into `state`: later files win."""
         if isinstance(state, InstanceState):
-            for state.record in self._records(table):
+            for state.record in self.records(table):
                 state.saved = state.record
             return
         keys, some_gone = self.keys(table), has_gone(table)
@@ -156,7 +156,7 @@ class RowFormat:
             assert not some_gone
             state.slots.put_rows(state.place(keys), table)
         else:
-            state.records.update(zip(keys, self._records(table), strict=True))
+            state.records.update(zip(keys, self.records(table), strict=True))
         if state.timers or some_gone:
             for key, deleted in zip(keys, table.column("__deleted").to_pylist(), strict=True):
                 state.timers.pop(key, None)
@@ -192,7 +192,7 @@ class RowFormat:
         order = np.argsort(rows, kind="stable")
         table = take(layer.rows.select(self._thawed), rows[order])
         gone = table.column("__deleted").to_pylist()
-        found = zip(places[order].tolist(), self.keys(table), self._records(table), gone, strict=True)
+        found = zip(places[order].tolist(), self.keys(table), self.records(table), gone, strict=True)
         for place, key, record, deleted in found:
             if key == keys[place]:
                 yield place, keys[place], None if deleted else record
@@ -210,7 +210,8 @@ class RowFormat:
     def key_names(self) -> list[str]:
         return list(self._key.fields) if self._key else []
 
-    def _records(self, table: pa.Table) -> list[Any]:
+    def records(self, table: pa.Table) -> list[Any]:
+        """The records of the rows."""
         return [record for batch in table.to_batches() for record in to_structs(self.record, batch)]
 
     def _table(

@@ -18,12 +18,11 @@ from streamwork.components.source import AnySource
 from streamwork.delivery import DeadLetters, Letter
 from streamwork.engine import Schedule
 from streamwork.engine.engine import Choice
-from streamwork.engine.instance import row_format
 from streamwork.epoch import Driver, Manifest, Phase, Store
+from streamwork.epoch.state_view import state_view
 from streamwork.errors import WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph, Job
-from streamwork.state import InstanceState, KeyedState, StateFiles
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk
 from streamwork.testing.memory import MemorySink, Table
@@ -229,16 +228,4 @@ def _cut(source: Any, size: int) -> Any:
 
 
 def _states(graph: Graph, store: Store, at: Manifest, groups: int) -> dict[str, dict[Any, Record]]:
-    files, found = StateFiles(store.disk, store.folder), {}
-    for name, instances in at.components.items():
-        rows = row_format(graph, graph[name], groups)
-        records: dict[Any, Record] = {}
-        for instance, chain in instances.items():
-            state = rows.new_state()
-            files.load(rows, chain, state)
-            if isinstance(state, KeyedState):
-                records.update(state.records)
-            elif isinstance(state, InstanceState) and state.record is not None:
-                records[int(instance)] = state.record
-        found[name] = records
-    return found
+    return {name: state_view(graph, store, at, name, groups).records() for name in at.components}
