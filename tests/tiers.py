@@ -90,7 +90,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the tier. Tests with the longest time limits start first, so that none of them is the last to end."""
+    """Keep the tests of the tier, and put them in order.
+
+    Tests with the longest time limits start first, so that none of them is the last to end. Those on Spark are next to each other:
+    one of two workers has them all as long as the other has work of its own, and only one JVM is started.
+    """
     slow = {item: is_slow(item) for item in items}
     config.stash[FOUND] = found = {}
     for item in items:
@@ -102,12 +106,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[LEFT] = len(left)
     config.hook.pytest_deselected(items=left)
     dropped = set(left)
-    items[:] = sorted((item for item in items if item not in dropped), key=lambda item: -_limit(item))
+    items[:] = sorted((item for item in items if item not in dropped), key=_order)
 
 
-def _limit(item: pytest.Item) -> float:
-    marker = item.get_closest_marker("timeout")
-    return float(marker.args[0]) if marker is not None else 0.0
+def _order(item: pytest.Item) -> tuple[float, bool]:
+    limit = item.get_closest_marker("timeout")
+    return -float(limit.args[0]) if limit is not None else 0.0, item.get_closest_marker("spark") is None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

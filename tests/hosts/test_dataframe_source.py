@@ -39,6 +39,7 @@ def counters(root: Path, job: str = "viewed") -> dict[str, Counter[str]]:
 # ---- the way of the rows ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(parallelism=3)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_rows_come_once_and_in_order_and_are_counted_as_if_python_had_filtered(
     tmp_path: Path, spark: Any, parallelism: int
@@ -72,6 +73,7 @@ def test_offsets_with_large_gaps_are_cut_by_rows(tmp_path: Path, spark: Any) -> 
     assert rows(tmp_path) == expected_counts(5_000, 2_000_000, 7_777)
 
 
+@pytest.mark.slow
 def test_as_a_batch(tmp_path: Path, spark: Any) -> None:
     write_views(tmp_path / "views", 0, 200)
     outcome = run_job(counting_job(views(tmp_path / "views", max_events=20), tmp_path, 2), tmp_path / "root", "batch")
@@ -97,6 +99,7 @@ def test_beside_other_sources_in_one_chain_and_with_nothing_new_in_one_of_them(t
     assert found == [*expected, *range(100, 110), *range(50, 80), *range(110, 115), *range(80, 85)]
 
 
+@pytest.mark.slow
 def test_in_a_later_stage_where_others_pass_by(tmp_path: Path, spark: Any) -> None:
     write_views(tmp_path / "views", 100, 160)
     job = Job("late", checkpoint_every=0)

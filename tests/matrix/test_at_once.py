@@ -174,6 +174,8 @@ def test_a_task_is_lost_and_run_again(folder: Path, at: str, promise: str) -> No
     check_state_at_once(world, EVENTS, set())
 
 
+@pytest.mark.slow(promise="acknowledging")
+@pytest.mark.slow(promise="at-least-once")
 @every_promise
 @pytest.mark.proves("two drivers, the older one stands still at any durable effect, and wakes up")
 def test_a_driver_that_stands_still_anywhere_and_wakes_up_breaks_no_promise(folder: Path, promise: str) -> None:
@@ -250,6 +252,8 @@ def test_an_event_that_fails_twice_comes_again(folder: Path, at: str) -> None:
     assert all(Counter(ids_of(world, name))[7] >= 1 for name in world.sinks)
 
 
+@pytest.mark.slow(promise="acknowledging")
+@pytest.mark.slow(promise="at-least-once")
 @every_promise
 @pytest.mark.parametrize("number", range(11, 300, 41))
 @pytest.mark.proves("the disk is full from some moment on")

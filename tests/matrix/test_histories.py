@@ -69,6 +69,7 @@ def any_history(folder: Path, seed: int, operator: str = "sums", once: bool = Fa
     return "right"
 
 
+@pytest.mark.slow(operator="draws")
 @pytest.mark.parametrize("operator", ["sums", "draws"])
 @pytest.mark.parametrize("seed", range(10))
 def test_any_history_ends_right_or_is_refused(folder: Path, seed: int, operator: str) -> None:
@@ -90,6 +91,7 @@ def finish(world: World) -> None:
     check(world, MORE)
 
 
+@pytest.mark.slow(operator="sums")
 @pytest.mark.parametrize("operator", ["sums", "timers"])
 @pytest.mark.parametrize("hours", [-1, 1])
 @pytest.mark.parametrize("at", ["told plan *", "told prepare *", "told commit *"])
@@ -182,6 +184,7 @@ def test_an_event_on_which_the_operator_raises_stops_the_job_before_its_epoch(
     check(world, mended)
 
 
+@pytest.mark.slow(on_error="drop")
 @pytest.mark.parametrize("on_error", ["drop", "dead-letter"])
 @pytest.mark.parametrize("point", POINTS[::2], ids=lambda point: point.name)
 @pytest.mark.proves("an operator that raises")

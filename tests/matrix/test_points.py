@@ -33,6 +33,7 @@ def test_a_job_that_breaks_at_any_point_ends_with_the_same_results(folder: Path,
     assert crash_and_go_on(World(folder / "late", sinks), late, epochs=5) is point.outcome
 
 
+@pytest.mark.slow
 def test_nowhere_in_an_epoch_can_a_crash_do_harm(folder: Path) -> None:
     """Not only at the points that have a name: at every change of a file, of an epoch with snapshots and retention."""
     sinks = SINKS["log + SQLite, upsert"]
@@ -68,6 +69,7 @@ def test_a_start_that_breaks_is_made_again(folder: Path, before: Fault, fault: F
         check(world, EVENTS[: 6 * SLICE])
 
 
+@pytest.mark.slow
 def test_nowhere_in_a_start_that_falls_back_can_a_crash_do_harm(folder: Path) -> None:
     whole = fallen_back(folder / "whole")
     whole.trace.clear()

@@ -24,6 +24,9 @@ def test_a_driver_that_wakes_up_after_another_has_taken_over_does_no_harm(folder
     check(world, MORE)
 
 
+@pytest.mark.slow(sinks="Parquet")
+@pytest.mark.slow(sinks="PostgreSQL, upsert")
+@pytest.mark.slow(sinks="Redis")
 @pytest.mark.parametrize("sinks", ["SQLite + log", "Parquet", "PostgreSQL, upsert", "Redis"])
 @pytest.mark.proves("two drivers, the older one stands still at any durable effect, and wakes up")
 def test_a_driver_may_stand_still_anywhere(folder: Path, sinks: str) -> None:
