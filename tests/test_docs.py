@@ -108,7 +108,7 @@ def test_links_lead_somewhere() -> None:
         "log",
         "operating",
         "semantics",
-        pytest.param("sources", marks=pytest.mark.spark),
+        pytest.param("sources", marks=[pytest.mark.spark, pytest.mark.slow]),
         "testing",
         "writing-jobs",
     ],

@@ -3,7 +3,8 @@
 A test is quick unless it says otherwise, at its own place:
 
     @pytest.mark.slow                        every case of it is in the rest
-    @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter are; as `pytestmark`: those of a module
+    @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter, or one of a list of values, are;
+                                             as `pytestmark`: those of a module
     pytest.param(..., marks=SLOW)            this case is
     @pytest.mark.parametrize(NAMES, quick_few(CELLS, met))    all cases are but a few, which meet everything the others do
 
@@ -38,7 +39,11 @@ def _fits(item: pytest.Item, node: pytest.Item | pytest.Collector, marker: pytes
     unknown = [*marker.args, *(name for name in marker.kwargs if name not in taken)]
     if unknown and node is item:
         raise pytest.UsageError(f"{item.nodeid}: the marker slow names {unknown}, which is no parameter of the test")
-    return not unknown and all(given.get(name) == value for name, value in marker.kwargs.items())
+    return not unknown and all(given.get(name) in _values(value) for name, value in marker.kwargs.items())
+
+
+def _values(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def pairs(*levels: Hashable) -> set[tuple[Hashable, ...]]:

@@ -39,6 +39,7 @@ def examine(folder: Path, environment: dict[str, str] | None = None) -> dict[str
     return {finding["check"]: finding for finding in found["findings"]} | {"ok": found["ok"]}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_where_there_is_no_java_the_one_from_pypi_runs_spark(tmp_path: Path, without_java: dict[str, str]) -> None:
     found = examine(tmp_path, without_java)

@@ -12,6 +12,8 @@ from connectors.test_lost import World
 durable = pytest.mark.parametrize("kit", DURABLE, indirect=True)
 
 
+@pytest.mark.slow(more=2)
+@pytest.mark.slow(behind=4)
 @durable
 @pytest.mark.parametrize("behind", [1, 4])
 @pytest.mark.parametrize("more", [1, 2, 9], ids=lambda n: f"{n} more")

@@ -189,6 +189,7 @@ def _write_many(sink: Any, start: int, count: int) -> None:
     sink.close()
 
 
+@pytest.mark.slow(kit=["sqlite-upsert", "postgres", "postgres-upsert", "redis", "parquet", "memory"])
 @durable
 def test_two_processes_write_at_once(kit: Kit) -> None:
     sink = kit._new()
@@ -197,7 +198,7 @@ def test_two_processes_write_at_once(kit: Kit) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join(240)
         assert writer.exitcode == 0
     assert kit.rows() == as_rows([Seen(f"{c}{n}", n, t) for n in range(40) for t, c in enumerate("cd")])
 
@@ -266,6 +267,7 @@ def _preview(sink: Any, number: int) -> None:
     sink.close()
 
 
+@pytest.mark.slow(kit=["sqlite-upsert", "postgres", "postgres-upsert"])
 @sql
 def test_several_processes_preview_for_the_first_time_at_once(kit: Kit) -> None:
     kit.driver()
@@ -274,7 +276,7 @@ def test_several_processes_preview_for_the_first_time_at_once(kit: Kit) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(240)
         assert worker.exitcode == 0
     assert dirty(kit) == [(f"p{number}", number, 1) for number in range(4)]
 

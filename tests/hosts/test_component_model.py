@@ -184,6 +184,7 @@ def test_the_watermark_is_that_before_the_event_whatever_the_cuts(
     assert [mark for _, mark in times(tmp_path, "stamps")] == BEFORE_EACH
 
 
+@pytest.mark.slow(mode="microbatch", cut=[1, 100])
 @pytest.mark.parametrize("cut", [1, 5, 100])
 def test_the_watermark_behind_an_exchange_with_one_sender(tmp_path: Path, mode: str, cut: int) -> None:
     def build(stream: Stream, sink: Any) -> None:
@@ -321,6 +322,7 @@ def test_groupings_choose_the_instances(tmp_path: Path, mode: str, grouping: Any
     assert most in expected[grouping]
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_a_keyed_operator_in_several_instances_behind_any_source(tmp_path: Path, mode: str) -> None:
     def build(stream: Stream, sink: Any) -> None:
         sink(stream.apply(Averaging(), key="sensor", id="averages", parallelism=3), "averages")

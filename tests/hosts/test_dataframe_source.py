@@ -65,6 +65,7 @@ def test_rows_come_once_and_in_order_and_are_counted_as_if_python_had_filtered(
         assert counted["processed"] == counted["delivered"] + counted["ended_early"] + counted["dropped"] > 0
 
 
+@pytest.mark.slow
 def test_offsets_with_large_gaps_are_cut_by_rows(tmp_path: Path, spark: Any) -> None:
     write_views(tmp_path / "views", 5_000, 2_000_000, step=7_777)
     job = counting_job(views(tmp_path / "views", max_events=100), tmp_path)
@@ -81,6 +82,7 @@ def test_as_a_batch(tmp_path: Path, spark: Any) -> None:
     assert sorted(rows(tmp_path)) == sorted(expected_counts(0, 200))
 
 
+@pytest.mark.slow
 def test_beside_other_sources_in_one_chain_and_with_nothing_new_in_one_of_them(tmp_path: Path, spark: Any) -> None:
     for name, start in (("a", 0), ("b", 50)):
         write_views(tmp_path / name, start, start + 30)

@@ -6,7 +6,7 @@ sink meets every promise, and so does every choice of sinks.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,16 @@ _PARAMETERS = quick_few(CELLS, met, str)
 def cells(*promises: str) -> list[Any]:
     """Parameters of a test: the cells of these promises."""
     return [parameter for parameter in _PARAMETERS if parameter.values[0].promise in promises]
+
+
+def each(cases: Sequence[Any], sinks: dict[str, tuple[str, ...]] = SINKS) -> list[Any]:
+    """Parameters of a test: every case (name, values...) with every choice of sinks; quick: each case, and each kind of sink."""
+    return quick_few(
+        [(case, name) for case in cases for name in sinks],
+        lambda cell: {("case", cell[0][0]), kind_of(sinks[cell[1]])},
+        name=lambda cell: f"{cell[0][0]}-{cell[1]}",
+        values=lambda cell: [*cell[0][1:], sinks[cell[1]]],
+    )
 
 
 def recovery_cells() -> list[Any]:

@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 from crashes import Crash
-from matrix.cells import Cell, cells, recovery_cells
+from matrix.cells import Cell, cells, each, recovery_cells
 from matrix.faults import Fault, damage
 from matrix.oracles import check
 from matrix.points import BEHIND, DAMAGES, Outcome, outcome_of
-from matrix.stories import behind, cases, crash_and_go_on, fallen_back, places, ruin_newest
+from matrix.stories import behind, crash_and_go_on, fallen_back, places, ruin_newest
 from matrix.targets import SINKS
 from matrix.world import EVENTS, MORE, RETAIN, SLICE, World
 from sample import payments
 
 pytestmark = pytest.mark.usefixtures("short_chains")
-every_sink = pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
 
 
 # ---- crashes in an epoch --------------------------------------------------------------------------------------------
@@ -87,8 +86,7 @@ def test_nowhere_in_a_start_that_falls_back_can_a_crash_do_harm(folder: Path) ->
 # ---- falling back, and sinks that are behind ------------------------------------------------------------------------
 
 
-@every_sink
-@pytest.mark.parametrize(("count", "outcome"), cases(DAMAGES))
+@pytest.mark.parametrize(("count", "outcome", "sinks"), each(DAMAGES))
 def test_without_the_newest_manifests_a_job_falls_back(
     folder: Path, count: int, outcome: Outcome, sinks: tuple[str, ...]
 ) -> None:
@@ -117,8 +115,7 @@ def test_the_way_back_to_the_sinks_may_be_cut_anew(folder: Path, size: int, lost
     check(world, MORE)
 
 
-@every_sink
-@pytest.mark.parametrize(("by", "outcome"), cases(BEHIND))
+@pytest.mark.parametrize(("by", "outcome", "sinks"), each(BEHIND))
 def test_a_sink_that_was_brought_back_from_a_copy(
     folder: Path, by: int, outcome: Outcome, sinks: tuple[str, ...]
 ) -> None:
