@@ -26,7 +26,7 @@ from sample import run_job
 from streamwork.components import Position
 from streamwork.delivery import DeadLetters, Inbox, Letter, inbox
 from streamwork.delivery.letters import letter_id
-from streamwork.epoch import Manifest, Phase, driver
+from streamwork.epoch import Manifest, Phase, draft
 from streamwork.world import RealDisk
 
 JOB = """
@@ -223,7 +223,7 @@ def test_without_the_position_of_the_inbox_the_checker_notices(
     def forgetful(*, positions: Position, **facts: Any) -> Manifest:
         return Manifest(positions=Position({name: at for name, at in positions.items() if name != "inbox"}), **facts)
 
-    monkeypatch.setattr(driver, "Manifest", forgetful)
+    monkeypatch.setattr(draft, "Manifest", forgetful)
     here = waiting("forgetful")
     with pytest.raises(Crash):  # it would never end
         run(here, watcher=CrashAt(30))

@@ -18,7 +18,7 @@ from streamwork import Job, JobFailed, ListSource, SqliteSink
 from streamwork.delivery.counts import KINDS, TOGETHER, Counts, broken_off, is_closed, not_closed, settled, summed
 from streamwork.engine.steps.operator_steps import KeyedStep
 from streamwork.engine.steps.step import Step
-from streamwork.epoch import Phase, driver
+from streamwork.epoch import Phase, collecting
 from streamwork.epoch.history.history import Result, counts, outcomes, rows, totals
 
 FINE = {
@@ -161,7 +161,7 @@ def test_what_was_computed_twice_because_attempts_did_not_agree_is_counted_twice
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = iter(["", "they do not agree", "", ""])
-    monkeypatch.setattr(driver, "disagreement", lambda *_: next(told))
+    monkeypatch.setattr(collecting, "disagreement", lambda *_: next(told))
     run_job(parallel_job(tmp_path, payments(60), Summing()), tmp_path / "root", "microbatch")
     history = tmp_path / "root" / "counted" / "history.sqlite"
     again = {one.outcome: one.counts for one in counts(history, 2) if one.counts.component == "payments"}

@@ -11,7 +11,7 @@ from matrix.promises import EVENTS
 from matrix.stories import failure, places, two_drivers
 from matrix.world import SLICE, World
 from streamwork.delivery import DeadLetters, Inbox
-from streamwork.epoch import Manifest
+from streamwork.epoch import Epoch
 from streamwork.epoch.driver import Driver
 from streamwork.epoch.fences import Fences
 
@@ -60,10 +60,10 @@ def test_without_the_check_after_completion_the_event_counts_twice(
     """Only this check is removed: the older driver stops before it prunes."""
     complete, check = Driver._complete, Fences.check
 
-    def unchecked(self: Driver, manifest: Manifest) -> None:
+    def unchecked(self: Driver, epoch: Epoch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(Fences, "check", lambda fences, mine: None)
-            complete(self, manifest)
+            complete(self, epoch)
 
     monkeypatch.setattr(Driver, "_complete", unchecked)
     assert "STATE" in failure(lambda: replayed_once_wherever_it_stands_still(folder))

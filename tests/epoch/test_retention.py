@@ -54,7 +54,7 @@ class Folder:
         self._waiting: list[tuple[int, Future[Snapshots], Callable[[], Snapshots]]] = []
         job = Job("kept", parallelism=3)
         job.source(ListSource([], Payment), id="in").apply(Summing(), key="card", id="sums")
-        self._compactor = Compactor(job.graph(), self._files, 256, self._later, lambda: "1-b")
+        self._compactor = Compactor(job.graph(), self._files, 256, self._later, lambda: "1-b", lambda paths: None)
 
     def _later(self, work: Callable[[], Snapshots]) -> Future[Snapshots]:
         self._waiting.append((self._delay, Future(), work))

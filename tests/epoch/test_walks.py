@@ -17,7 +17,7 @@ from epoch_walk import Chaos, Kind, Walk, Walked, check
 from streamwork.components import LedgerRow
 from streamwork.components import commit_rule as commit
 from streamwork.delivery import inbox
-from streamwork.epoch import driver, effects, fences, retention, store
+from streamwork.epoch import driver, effects, fences, pruning, retention, store
 from streamwork.epoch import redelivery as undone
 from streamwork.epoch.recovery import catch_up, recovery
 from streamwork.epoch.recovery import restore_point as choice
@@ -34,7 +34,7 @@ REPLAY = os.environ.get("STREAMWORK_REPLAY")
 def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots and tidying within a few epochs."""
     monkeypatch.setattr(compaction, "LONGEST_CHAIN", 3)
-    monkeypatch.setattr(driver, "TIDY_EVERY", 2)
+    monkeypatch.setattr(pruning, "CLEAN_UP_EVERY", 2)
 
 
 def walk(seed: int, kind: Kind | None = None, **options: Any) -> Walked:
@@ -138,7 +138,7 @@ def without_offers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest manifests are kept, and only one way to read each."""
-    for module in (driver, recovery):
+    for module in (pruning, recovery):
         monkeypatch.setattr(module, "kept", lambda line, retain, pinned=None: list(line[:1]))
     monkeypatch.setattr(
         compaction, "trimmed", lambda chain: tuple(chain[-1:] if chain and is_snapshot(chain[-1]) else chain)
@@ -172,9 +172,9 @@ def test_without_a_guard(monkeypatch: pytest.MonkeyPatch, remove: Any) -> None:
 def letters_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = driver.Driver._commit
 
-    def early(self: Any, manifest: Any) -> None:
-        self._effects.publish(manifest)
-        commit(self, manifest)
+    def early(self: Any, epoch: Any) -> None:
+        self._effects.publish(epoch.manifest)
+        commit(self, epoch)
 
     monkeypatch.setattr(driver.Driver, "_commit", early)
 
@@ -198,8 +198,8 @@ def inbox_files_that_are_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
 def inbox_files_removed_before_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = undone.Redelivery.prepared
 
-    def early(self: Any, settled: Any) -> None:
-        prepared(self, settled)
+    def early(self: Any, epoch: Any) -> None:
+        prepared(self, epoch)
         self._inbox.discard("in", set(self._accounted), self._fence)
 
     monkeypatch.setattr(undone.Redelivery, "prepared", early)
@@ -209,11 +209,11 @@ def inbox_files_removed_by_a_driver_that_lost_its_job(monkeypatch: pytest.Monkey
     """No copies, no check, and a file goes with the first manifest that accounts for it."""
     complete = driver.Driver._complete
 
-    def unchecked(self: Any, manifest: Any) -> None:
-        self._store.write_completed(manifest)
-        for path in manifest.taken:
+    def unchecked(self: Any, epoch: Any) -> None:
+        self._store.write_completed(epoch.manifest)
+        for path in epoch.manifest.taken:
             self._store.disk.discard(self._store.folder / path)
-        complete(self, manifest)
+        complete(self, epoch)
 
     monkeypatch.setattr(driver.Driver, "_complete", unchecked)
     monkeypatch.setattr(undone.Redelivery, "_adopt", lambda self, orphan: self._adopted.append(orphan) or orphan)
@@ -248,4 +248,4 @@ def test_without_a_rule_for_effects(monkeypatch: pytest.MonkeyPatch, kind: Kind,
 
 
 def test_the_policy_itself_is_what_the_control_removes() -> None:
-    assert retention.kept is driver.kept is recovery.kept
+    assert retention.kept is pruning.kept is recovery.kept

@@ -24,7 +24,7 @@ from matrix.world import EVENTS, MORE, SLICE, World
 from streamwork import SqliteSink
 from streamwork.components import LedgerEntry, LedgerRow, commit_rule
 from streamwork.connectors import log, sqlite
-from streamwork.epoch import Verdict, driver
+from streamwork.epoch import Verdict, pruning
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.recovery import recovery
 from streamwork.epoch.recovery.catch_up import Route
@@ -159,7 +159,7 @@ def test_with_plans_that_reach_across_a_sink_the_job_is_stuck(folder: Path, monk
 def test_with_the_newest_checkpoint_only_a_lost_manifest_is_the_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (driver, recovery):
+    for module in (pruning, recovery):
         monkeypatch.setattr(module, "kept", lambda line, retain, pinned=None: list(line[:1]))
     assert catching_up(folder).startswith("SW-CHECKPOINT-NONE")
 

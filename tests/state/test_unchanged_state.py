@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamwork import Event, Job, KeyedOperator, ListSource, Record, SqliteSink, StatefulOperator
-from streamwork.epoch import Manifest, driver
+from streamwork.epoch import Manifest, pruning
 from streamwork.epoch.retention import kept
 from streamwork.state import compaction, is_snapshot
 from streamwork.testing import run
@@ -51,7 +51,7 @@ def test_state_that_does_not_change_is_named_once(keyed: bool, monkeypatch: pyte
         manifests.append(line[0])
         return kept(line, *rest)
 
-    monkeypatch.setattr(driver, "kept", watched)
+    monkeypatch.setattr(pruning, "kept", watched)
     job = Job("idle")
     seen = job.source(ListSource([], Seen), id="seen")
     if keyed:

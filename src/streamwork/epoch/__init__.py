@@ -5,18 +5,23 @@
 """
 
 from streamwork.components.commit_rule import Verdict, judge
-from streamwork.epoch.driver import Driver, Started
+from streamwork.epoch.driver import Driver
+from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.host import Host
 from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.participant import Participant
 from streamwork.epoch.phases import Listener, Phase
+from streamwork.epoch.starting import Started
 from streamwork.epoch.store import Identity, Store
 
 __all__ = [
     "Driver",
+    "Epoch",
     "Host",
     "Identity",
     "Listener",
     "Manifest",
+    "Participant",
     "Plan",
     "Started",
     "Phase",

@@ -12,15 +12,21 @@ file before e. So whatever single file is lost, one of them can do without it (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from streamwork.engine.instance import row_format
+from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.participant import Participant
 from streamwork.errors import Refused
 from streamwork.job import Graph
 from streamwork.state import StateFiles, compaction
 from streamwork.world import FileRef
+
+if TYPE_CHECKING:
+    from streamwork.epoch.draft import ManifestDraft
 
 Chains = Mapping[str, Mapping[str, tuple[FileRef, ...]]]
 Snapshots = dict[tuple[str, str], FileRef]
@@ -34,20 +40,37 @@ def at_once(work: Callable[[], Snapshots]) -> Future[Snapshots]:
     return done
 
 
-class Compactor:
+class Compactor(Participant):
     def __init__(
-        self, graph: Graph, files: StateFiles, groups: int, background: Background, new_stem: Callable[[], str]
+        self,
+        graph: Graph,
+        files: StateFiles,
+        groups: int,
+        background: Background,
+        new_stem: Callable[[], str],
+        discard: Callable[[Collection[str]], None],
     ) -> None:
-        """`new_stem` gives names that were never used before: fence and attempt."""
+        """`new_stem` gives names that were never used before: fence and attempt. `discard` removes files, by path."""
         keyed = [node for node in graph.stateful if node.key is not None]
         self._rows = {node.id: row_format(graph, node, groups) for node in keyed}
         self._files = files
+        self._discard = discard
         self._background = background
         self._new_stem = new_stem
         self._under_way: Future[Snapshots] | None = None
         self._not_before = 0
         self.pinned: int | None = None
         """The epoch whose manifest is to be kept until its snapshots are named."""
+
+    def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
+        draft.components = self.install(draft.components, draft.known, epoch.number)
+
+    def completed(self, epoch: Epoch) -> None:
+        self.begin(epoch.manifest)
+
+    def close(self, unprepared: Sequence[Epoch]) -> None:
+        """Wait for the snapshots that are being written; no manifest will name them."""
+        self._discard(self.give_up())
 
     def begin(self, manifest: Manifest) -> None:
         """1. After an epoch."""

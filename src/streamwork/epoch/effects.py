@@ -57,12 +57,13 @@ Letters are recognised by their content, in epochs that begin before the end of 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from streamwork.components import LedgerRow, Position
 from streamwork.delivery import DeadLetters, Inbox, Letter
+from streamwork.delivery.counts import Refusals
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused
@@ -82,11 +83,12 @@ class Effects:
             letters = [letter for ref in staged.values() for letter in self._letters.read_staged(ref)]
             self._letters.keep(component, manifest.epoch, self._with_known_ids(component, manifest.epoch, letters))
 
-    def publish_refused(self, epoch: int, fence: int, sinks: Iterable[str]) -> None:
-        """6b. Publish the rows of a completed epoch that these sinks refused."""
-        for sink in sinks:
-            self._letters.publish_refused(sink, epoch, fence)
-            self._letters.discard_refused(sink, epoch, fence)
+    def publish_refused(self, epoch: int, fence: int, refused: Refusals) -> None:
+        """6b. Publish the rows of a completed epoch that sinks refused, where these become dead letters."""
+        for sink, (became, _) in refused.items():
+            if became == "dead_letters":
+                self._letters.publish_refused(sink, epoch, fence)
+                self._letters.discard_refused(sink, epoch, fence)
 
     def settle_refused(
         self, ledgers: Mapping[str, LedgerRow | None], ends: Mapping[int, Position], started: int

@@ -7,14 +7,19 @@ has been written: all of it may or may not have been delivered. Which input that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from streamwork.components.position import INBOX
+from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Plan
+from streamwork.epoch.participant import Participant
 from streamwork.job import Graph
 from streamwork.wording import plural
+
+if TYPE_CHECKING:
+    from streamwork.epoch.footing import Footing
 
 EVENTS = "events"
 POLLED = "polled"  # a source without offsets: how far it came would have been told at the end
@@ -42,14 +47,16 @@ class Doubter(Protocol):
         """Take note, and return what of it is news."""
 
 
-class Doubts:
+class Doubts(Participant):
     """What a driver finds to be in doubt: what others left, and what broke off under its own hands."""
 
     def __init__(self, graph: Graph, history: Doubter) -> None:
         self.found: list[InDoubt] = []
         self._graph = graph
         self._history = history
-        self._open: dict[int, Plan] = {}
+
+    def resume(self, footing: Footing) -> Sequence[str]:
+        return lines(self.recovered(footing.planned, footing.killed))
 
     def recovered(self, plans: Sequence[Plan], killed: int | None) -> Sequence[InDoubt]:
         """Plans behind the checkpoint that is gone on from; `killed` is the fence of a driver that could not say any more what
@@ -59,22 +66,12 @@ class Doubts:
         last = max((plan.epoch for plan in plans if plan.fence == killed), default=None)
         return self._note([one for plan in plans for one in self._of(plan, polled=plan.epoch == last)])
 
-    def begin(self, plan: Plan) -> None:
-        """It is being computed."""
-        self._open[plan.epoch] = plan
+    def abandoned(self, epoch: Epoch) -> None:
+        self._note(list(self._of(epoch.plan)))
 
-    def settle(self, plan: Plan) -> None:
-        """It is prepared, or has come to nothing because there was nothing."""
-        self._open.pop(plan.epoch, None)
-
-    def broke_off(self, plan: Plan) -> None:
-        self.settle(plan)
-        self._note(list(self._of(plan)))
-
-    def close(self) -> None:
-        """The driver ends: what is open now broke off."""
-        for plan in list(self._open.values()):
-            self.broke_off(plan)
+    def close(self, unprepared: Sequence[Epoch]) -> None:
+        for epoch in unprepared:
+            self.abandoned(epoch)
 
     def _note(self, found: list[InDoubt]) -> Sequence[InDoubt]:
         news = self._history.doubt(found) if found else ()

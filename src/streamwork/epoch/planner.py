@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamwork.components import Position
 from streamwork.components.position import CLOCK
+from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.identities import Identities
 from streamwork.epoch.manifest import Plan
+from streamwork.epoch.participant import Participant
 from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.slices import ends, known_ends, share_of, skips, starts, starts_of
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
+
+if TYPE_CHECKING:
+    from streamwork.epoch.draft import ManifestDraft
+    from streamwork.epoch.footing import Footing
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -32,7 +39,7 @@ class Goal(msgspec.Struct, frozen=True):
         )
 
 
-class Planner:
+class Planner(Participant):
     def __init__(
         self, graph: Graph, store: Store, undone: Redelivery, input_ends: InputEnds, now: Callable[[], int]
     ) -> None:
@@ -50,65 +57,77 @@ class Planner:
         self._fence = 0
         self._next = 0
         self._route = Route()
-        self._skipped = Position()
+        self._latest = Position()  # where sources with `start="latest"` begin in this run
+        self.skipped: dict[str, tuple[int, int]] = {}
+        """What these skip: source/partition -> from, to."""
         self._lost = Position()
         self._idle: Plan | None = None  # the last plan, if nothing has come of it
         self._goal: Goal | None = None
         self.unasked: tuple[str, ...] = ()
         """Sources without offsets that are not asked any more: a run that catches up asks each once."""
 
-    def resume(self, fence: int, at: Position, route: Route, lost: Position) -> dict[str, tuple[int, int]]:
-        """Go on from a position, first by a route to sinks that are ahead. `lost` is how far was planned before, under
-        at-most-once. Returns what sources that start at the latest pass over: source/partition -> from, to.
-        """
-        self._fence, self._route, self._lost = fence, route, lost
-        self._skipped = skips(self._graph)
+    def resume(self, footing: Footing) -> Sequence[str]:
+        self._fence, self._lost = footing.fence, footing.lost
+        self._latest = skips(self._graph)
         self._next = self._store.newest_number() + 1
         self.identities.resume()
-        before = at.furthest(lost)
-        begun = {name: (before[name], offset) for name, offset in self._skipped.items()}
-        return {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
+        before = footing.at.positions.furthest(footing.lost)
+        begun = {name: (before[name], offset) for name, offset in self._latest.items()}
+        self.skipped = {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
+        return [
+            f"{name}: offsets {was:,} to {to:,} are skipped, it starts at the latest"
+            for name, (was, to) in self.skipped.items()
+        ]
+
+    def catch_up(self, route: Route) -> None:
+        """After a start that fell back: take this route to the sinks that are ahead."""
+        self._route = route
 
     def end_where_input_ends(self, at: Position) -> None:
         """From here on plan what is there now, and no more: input behind it, and timers that are due later, are left alone.
         A source without offsets is asked in one epoch; a bounded one until it is silent.
         """
-        start = starts(self._graph, at.furthest(self._lost), self._skipped)
+        start = starts(self._graph, at.furthest(self._lost), self._latest)
         self._goal = Goal(known_ends(self._graph, start), self._now())
 
     @property
     def catches_up(self) -> bool:
         return bool(self._route.limits)
 
-    def reached(self, at: Position) -> None:
-        """A checkpoint is completed: the route may be at its end."""
-        if self._route.done(at):
+    def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
+        """Nothing but a check: what was read is what was planned."""
+        self.identities.keep()
+        due = [report.next_tick for report in epoch.reports if report.next_tick is not None]
+        self.next_tick = min(due, default=None)
+
+    def completed(self, epoch: Epoch) -> None:
+        """The route may be at its end."""
+        if self._route.done(epoch.manifest.positions):
             self._route = Route()
         self._asked()
 
-    def idle(self, plan: Plan) -> None:
-        """The epoch was computed, and sources that can only be asked had nothing to say: the plan stands, and no number is spent
-        on asking again.
-        """
-        self._idle = plan
+    def idle(self, epoch: Epoch) -> None:
+        """Sources without offsets gave nothing: the plan stands, and asking again takes no new number."""
+        self._idle = epoch.plan
         self._asked()
 
     def _asked(self) -> None:
         if self._goal is not None:
             self.unasked = tuple(node.id for node in self._graph.polled if not node.component.bounded)
 
-    def lose(self, plan: Plan) -> None:
-        """Under at-most-once: the epoch comes to nothing, and is not read again, since some of it may have been written."""
-        self._lost = self._lost.furthest(plan.end)
+    def abandoned(self, epoch: Epoch) -> None:
+        """Under at-most-once its input is not read again: some of it may have been written."""
+        if self._graph.promise.at_most_once:
+            self._lost = self._lost.furthest(epoch.plan.end)
 
-    def plan(self, at: Position, parent: int, begin: Callable[[int], None]) -> Plan | None:
-        """The next plan, written; None if there is nothing to do. `begin` is told its number before it is written."""
+    def plan(self, at: Position, parent: int, begin: Callable[[], None]) -> Plan | None:
+        """The next plan, written; None if there is nothing to do. `begin` is called before it is written."""
         at = at.furthest(self._lost)
         self.identities.check()
         if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
             return self._write(parent, leg.start, leg.end, leg.ticks, begin)
         graph = self._graph
-        start = starts(graph, at, self._skipped)
+        start = starts(graph, at, self._latest)
         there = self._ends(start)
         end = self._route.capped(start, there.moved(self._undone.end(start)))
         self._input_ends.look(start, end)
@@ -145,18 +164,18 @@ class Planner:
         return False
 
     def _write(
-        self, parent: int, start: Position, end: Position, ticks: tuple[int, ...], begin: Callable[[int], None]
+        self, parent: int, start: Position, end: Position, ticks: tuple[int, ...], begin: Callable[[], None]
     ) -> Plan:
         """A name that is taken means that the number is spent: take the next."""
         idle, self._idle = self._idle, None
         self.identities.take(end)
         if idle is not None and (idle.parent, idle.start, idle.end, idle.ticks) == (parent, start, end, ticks):
-            begin(idle.epoch)
+            begin()
             return idle
         while True:
             plan = Plan(self._next, parent, self._fence, start, end, ticks)
             self._next += 1
-            begin(plan.epoch)
+            begin()
             try:
                 self._store.write_plan(plan)
             except FileExistsError:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,42 +25,22 @@ from streamwork.components.position import INBOX
 from streamwork.delivery import Ack, Acknowledger, DeadLetters, Inbox, Letter, Replay, Waiting
 from streamwork.delivery.inbox import MOST_REPLAYS, Entry, Taken, moved_id, taken_key, tracked_id
 from streamwork.delivery.text import from_text, to_text
-from streamwork.engine import Report
-from streamwork.epoch import reported
+from streamwork.epoch.brought import Brought
+from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.participant import Participant
 from streamwork.epoch.slices import ranges
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed
 from streamwork.flow.lineage import lane_of, root_of
 from streamwork.job import Graph, Layout, Settings
-from streamwork.world import FileRef
+
+if TYPE_CHECKING:
+    from streamwork.epoch.draft import ManifestDraft
+    from streamwork.epoch.footing import Footing
 
 
-class Brought(msgspec.Struct, frozen=True):
-    """What an epoch gets besides its slices."""
-
-    replays: tuple[Replay, ...] = ()
-    lanes: dict[str, int] = {}
-    instances: dict[str, int] = {}  # source/partition -> the instance that reads it
-    again: tuple[Waiting, ...] = ()  # those in lane 0
-
-    def share(self, nodes: Iterable[str], instance: int) -> tuple[Replay, ...]:
-        """What one instance of a chain is given."""
-        mine = set(nodes)
-        return tuple(one for one in self.replays if one.component in mine and one.instance == instance)
-
-
-class Settled(msgspec.Struct, frozen=True):
-    """What a manifest says of what is not done."""
-
-    failed: tuple[FileRef, ...] = ()
-    taken: tuple[str, ...] = ()
-    letters: dict[str, dict[str, FileRef]] = {}
-    counts: Mapping[str, Mapping[str, int]] = {}  # component -> what is to be added to its counters
-    waiting: tuple[Waiting, ...] = ()
-
-
-class Redelivery:
+class Redelivery(Participant):
     def __init__(
         self,
         graph: Graph,
@@ -74,7 +54,7 @@ class Redelivery:
         self._graph = graph
         self._nodes = {node.id: node for node in graph.nodes}
         self._order = {node.id: number for number, node in enumerate(graph.nodes)}
-        self.layout: Layout  # known when the job's folder is
+        self._layout: Layout  # known from the start on
         self._store = store
         self._new_stem = new_stem
         self._now = now
@@ -83,13 +63,14 @@ class Redelivery:
         self._fence = 0
         self._tracks = graph.promise.acknowledges
         self._policy = Acknowledger(settings.max_attempts, settings.retry_after, settings.ack_timeout)
-        self._brought: dict[int, Brought] = {}
+        self._next: tuple[Waiting, ...] = ()  # what waits once the manifest is durable that is being prepared
         self._adopted: list[Taken] = []  # files whose events have joined those that wait, and no manifest says so yet
         self._accounted: dict[str, str] = {}  # key -> path of the files that the newest manifest accounts for
 
-    def resume(self, at: Manifest, fence: int) -> tuple[str, ...]:
-        """Go on from a manifest. Returns what people should know."""
+    def resume(self, footing: Footing) -> Sequence[str]:
+        at, fence = footing.at, footing.fence
         self._fence = fence
+        self._layout = Layout.of(self._graph, footing.identity.groups)
         self.waiting = tuple(self._policy.bounded(self._inbox.read_waiting(at.failed), self._now()))
         self._accounted = {taken_key(path): path for path in at.taken}
         for node in self._graph.polled:
@@ -125,12 +106,13 @@ class Redelivery:
         due = self._policy.next_due(self.waiting)
         return (due is not None and due <= self._now()) or (self._tracks and bool(self._orphans()))
 
-    def begin(self, plan: Plan) -> Brought:
-        """What the planned epoch is given besides its slices."""
+    def planned(self, epoch: Epoch) -> None:
+        """Say what the epoch processes besides its slices."""
+        plan = epoch.plan
         entries = self._inbox.between(plan.start[INBOX], plan.end[INBOX])
         coming = [_coming(entry) for entry in entries]
         if not self._tracks:
-            brought = Brought(tuple(Replay(one.source, self._instance(one), one.event) for one in coming))
+            epoch.brought = Brought(tuple(Replay(one.source, self._instance(one), one.event) for one in coming))
         else:
             self.waiting += tuple(one for orphan in self._orphans() for one in self._events_of(self._adopt(orphan)))
             known = {one.id for one in self.waiting} if coming else set()
@@ -139,13 +121,7 @@ class Redelivery:
             replays = [Replay(one.source, self._instance(one), one.event, root_of(0, i)) for i, one in enumerate(again)]
             replays.sort(key=lambda replay: replay.component)
             lanes, instances = self._lanes(plan)
-            brought = Brought(tuple(replays), lanes, instances, tuple(again))
-        self._brought[plan.epoch] = brought
-        return brought
-
-    def forget(self, plan: Plan) -> None:
-        """The epoch came to nothing: what it was given comes again."""
-        self._brought.pop(plan.epoch, None)
+            epoch.brought = Brought(tuple(replays), lanes, instances, tuple(again))
 
     def _instance(self, one: Waiting) -> int:
         """Whoever has the key; else the instance that it came in by before, if there still is one of that number."""
@@ -163,13 +139,13 @@ class Redelivery:
             event = from_text(node.takes, one.event)
         except (msgspec.ValidationError, msgspec.DecodeError):
             return 0  # the instance says what is wrong with it
-        groups = self.layout.groups
+        groups = self._layout.groups
         return instance_of(node.key.groups(node.key.values([event]), groups)[0], node.parallelism, groups)
 
     def _lanes(self, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
         """A number for every source partition of an epoch, and the instance that reads it."""
         found: dict[str, int] = {}
-        for chain in self.layout.chains:
+        for chain in self._layout.chains:
             for instance in range(chain.parallelism):
                 mine = ranges(self._graph, chain.nodes, instance, plan.start, plan.end)
                 found.update((f"{name}/{part}", instance) for name, parts in mine.items() for part in parts)
@@ -202,12 +178,12 @@ class Redelivery:
 
     # ---- prepare --------------------------------------------------------------------------------------------------
 
-    def settle(self, plan: Plan, reports: Sequence[Report]) -> Settled:
-        """What becomes of what the instances could not do."""
-        letters = reported.letters(reports)
-        brought = self._brought.pop(plan.epoch)
+    def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
+        """Events that the instances could not process wait for their next attempt, or become dead letters."""
         if not self._tracks:
-            return Settled(letters=letters, taken=tuple(self._accounted.values()))
+            draft.taken = tuple(self._accounted.values())
+            return
+        plan, brought, reports = epoch.plan, epoch.brought, epoch.reports
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
         troubles = [trouble for report in reports for trouble in report.troubles]
         troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
@@ -222,20 +198,17 @@ class Redelivery:
         stem = f"{plan.epoch:012d}-{self._new_stem()}"
         for component, mine in given_up.items():
             ref = self._letters.stage(f"outputs/{component}/{stem}.letters.parquet", mine)
-            letters.setdefault(component, {})["given-up"] = ref
-        return Settled(
-            failed=(self._inbox.write_waiting(stem, outcome.waiting),) if outcome.waiting else (),
-            taken=(*self._accounted.values(), *(one.path for one in self._adopted), *taken.values()),
-            waiting=outcome.waiting,
-            letters=letters,
-            counts=outcome.counts,
-        )
+            draft.letters.setdefault(component, {})["given-up"] = ref
+        if outcome.waiting:
+            draft.failed = (self._inbox.write_waiting(stem, outcome.waiting),)
+        draft.taken = (*self._accounted.values(), *(one.path for one in self._adopted), *taken.values())
+        draft.count(outcome.counts)
+        self._next = outcome.waiting
 
-    def prepared(self, settled: Settled) -> None:
-        """The manifest that says so is durable."""
-        self.waiting = settled.waiting
+    def prepared(self, epoch: Epoch) -> None:
+        self.waiting, self._next = self._next, ()
         self._adopted.clear()
-        self._accounted = {taken_key(path): path for path in settled.taken}
+        self._accounted = {taken_key(path): path for path in epoch.manifest.taken}
 
     def _events(self, plan: Plan, brought: Brought, roots: set[int], taken: dict[str, str]) -> dict[int, Waiting]:
         """The events of these roots. Those of a source with offsets are read again."""

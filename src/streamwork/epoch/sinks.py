@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,15 +14,21 @@ from streamwork.delivery.counts import Refusals
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.text import to_text
 from streamwork.engine.steps.staging import read_staged
-from streamwork.epoch.manifest import Manifest
+from streamwork.epoch import reported
+from streamwork.epoch.epoch import Epoch
+from streamwork.epoch.manifest import Manifest, SinkPart
+from streamwork.epoch.participant import Participant
 from streamwork.epoch.rejected import sift
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed, StreamworkError, described, raised_at
 from streamwork.job import Graph, Node
 from streamwork.job.semantics import Isolation
 
+if TYPE_CHECKING:
+    from streamwork.epoch.draft import ManifestDraft
 
-class Sinks:
+
+class Sinks(Participant):
     def __init__(self, graph: Graph, store: Store) -> None:
         self._graph = graph
         self._store = store
@@ -48,7 +54,7 @@ class Sinks:
         """The sinks that have a ledger row once they are registered."""
         return list(self._ledgered)
 
-    def look(self, uid: str) -> None:
+    def check_targets(self, uid: str) -> None:
         """Refuse targets that are not this job's, before anything is made; `uid` is empty if the job is new."""
         for name, sink in self._ledgered.items():
             sink.look(uid, name)
@@ -150,27 +156,35 @@ class Sinks:
         self._refused = {number: rows for number, rows in self._refused.items() if number > epoch}
         return found
 
-    def left_out(self, epoch: int) -> list[str]:
-        """The sinks that refused rows of this epoch which become dead letters."""
-        return [name for name, (became, _) in self._refused.get(epoch, {}).items() if became == "dead_letters"]
+    # ---- as a participant -----------------------------------------------------------------------------------------
 
-    def withdraw(self, epoch: int) -> None:
-        """An epoch came to nothing: nobody shall see what it showed."""
-        for name in self._previewed:
-            self._sinks[name].withdraw(self._uid, name, epoch)
+    def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
+        draft.sinks = {
+            node.id: SinkPart(reported.staged(node.id, epoch.reports), first=node.id not in draft.parent.sinks)
+            for node in self._graph.sinks
+            if self._graph.stages(node)
+        }
 
-    def observe(self, manifest: Manifest) -> None:
+    def completed(self, epoch: Epoch) -> None:
+        """Show the rows to observers."""
         for name, observer in self._observers.items():
-            for batch in self.staged(manifest, name):
+            for batch in self.staged(epoch.manifest, name):
                 observer.observe(name, batch)
+
+    def abandoned(self, epoch: Epoch) -> None:
+        """Withdraw the previews of its rows."""
+        for name in self._previewed:
+            self._sinks[name].withdraw(self._uid, name, epoch.number)
+
+    def close(self, unprepared: Sequence[Epoch]) -> None:
+        for sink in self._sinks.values():
+            sink.close()
+
+    # ---- rows -----------------------------------------------------------------------------------------------------
 
     def staged(self, manifest: Manifest, name: str) -> Iterator[pa.RecordBatch]:
         for ref in manifest.sinks[name].staged.values():
             yield from read_staged(self._store.disk, self._store.folder, ref)
-
-    def close(self) -> None:
-        for sink in self._sinks.values():
-            sink.close()
 
     def _without_rejected(self, name: str, manifest: Manifest, rejected: RowsRejected) -> list[pa.RecordBatch]:
         """Set the rows aside that are to blame, if the sink's `on_error` allows it."""

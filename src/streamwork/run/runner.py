@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from streamwork.epoch import Driver, Host, Started, Store
-from streamwork.epoch.control import Control, Kind, Request
+from streamwork.epoch.control import Control
 from streamwork.epoch.fences import Drop, Fences, moment
 from streamwork.epoch.history.history import History
+from streamwork.epoch.requests import READ_SECONDS, Requests
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.spark_host import start_spark_host
@@ -31,8 +32,6 @@ from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, print_an
 from streamwork.world.heartbeat import Heartbeat
 
 IDLE_SECONDS = 0.05
-ATTEND_SECONDS = 0.2
-"""How often, at most, a driver looks whether somebody has a request, or has taken its job."""
 FAILURES = "failures.log"
 """In the job's folder: tracebacks of exceptions that were not foreseen."""
 BEATS = 4
@@ -90,7 +89,7 @@ class Lives:
         self.settings = options.settings(job.settings)
         self.started: Started | None = None  # how the first of them started
         self.driver: Driver | None = None
-        self._fences: Fences | None = None  # of the last one that got as far as to take the job
+        self._holder: Driver | None = None  # the last one that got as far as to take the job
         graph = with_on_error(job.graph(self.settings), options.on_error)
         _check_refill(graph, options.refill)
         self._graph = everything(graph) if options.mode is Mode.BATCH else graph
@@ -104,10 +103,8 @@ class Lives:
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
         self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
-        self._control = Control(self._store.disk, self._store.folder, clock)
+        self._requests = Requests(Control(self._store.disk, self._store.folder, clock), clock.monotonic)
         self._stop = stop
-        self._requests: list[Request] = []  # to stop; answered when it is done
-        self._attended = 0.0
 
     def run(self) -> int:
         """Until the end; returns how many restarts there were."""
@@ -115,9 +112,9 @@ class Lives:
             restarts = supervise(self, self.settings.restart, self._clock)
         except BaseException as error:
             told = f"{error.code}: {error.cause}" if isinstance(error, StreamworkError) else type(error).__name__
-            if self._fences is not None:
+            if self._holder is not None:
                 with contextlib.suppress(OSError):
-                    self._fences.end()
+                    self._holder.fences.end()
             self._answer(False, f"the job has failed: {told}")
             if isinstance(error, StreamworkError):
                 advise(error, self._options.command)
@@ -131,6 +128,7 @@ class Lives:
             self._live()
 
     def _live(self) -> None:
+        self._stop.asked = self.stopping  # the driver before this one may have read a request
         silent = self._watch()
         self._stop.check()
         host = self._host = self._start_host()
@@ -152,20 +150,21 @@ class Lives:
             background=self._background.submit,
             change_semantics=self._options.change_semantics,
             refill=self._options.refill,
-            stopping=self._is_asked_to_stop,
+            stopping=lambda: self._stop.asked,
+            requests=self._requests,
             drop=self._drop,
         )
         driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.note, silent, self._stop.sleep
         try:
             started = driver.start()
-            self._fences = driver.fences
+            self._holder = driver
             self.started = self.started or started
             if self._watcher is not None:
                 self._watcher.on_started(self._graph.job, started)
             self._epochs(driver)
         except BaseException as error:
             self._host = None
-            self._fences = driver.fences if driver.fences.mine is not None else self._fences
+            self._holder = driver if driver.fences.mine is not None else self._holder
             with contextlib.suppress(Exception):  # what it had to say is on its way up already
                 _close(driver, host)
             self.tally.end_of(driver)
@@ -205,9 +204,9 @@ class Lives:
         if catches_up:
             driver.end_where_input_ends()
         ends = catches_up or driver.finished()
-        while not self._stop.asked:
+        while not driver.stop_requested:
             planned = self._clock.monotonic()
-            if driver.run_epoch(go_on=self._goes_on) is None:
+            if driver.run_epoch() is None:
                 if ends and not driver.unsettled():
                     return
                 # To ask a source is an epoch, which costs more than a look at how long a file is.
@@ -215,54 +214,28 @@ class Lives:
                 self._wait(max(IDLE_SECONDS, planned + pause - self._clock.monotonic()))
             elif not ends and not driver.behind():
                 self._wait(max(0.0, planned + self.settings.checkpoint_every - self._clock.monotonic()))
-            self._attend()
-
-    def _goes_on(self) -> bool:
-        """Asked after each abandoned epoch: is another one to follow?"""
-        self._attend()
-        return not self._stop.asked
+            driver.attend()
 
     def _wait(self, seconds: float) -> None:
         until = self._clock.monotonic() + seconds
-        while not self._stop.asked and (left := until - self._clock.monotonic()) > 0:
-            self._attend()
+        while not self.stopping and (left := until - self._clock.monotonic()) > 0:
+            if self._holder is not None:
+                self._holder.attend()
             if self._host is not None:
                 self._host.keep_warm()
-            self._stop.wait(min(left, ATTEND_SECONDS))
-
-    def _attend(self) -> None:
-        """Between two epochs: has somebody a request, or even the job?"""
-        now = self._clock.monotonic()
-        if self._fences is None or self._fences.mine is None or now < self._attended + ATTEND_SECONDS:
-            return
-        self._attended = now
-        fence = self._fences.mine.fence
-        self._fences.check(fence)
-        self._take_requests(fence)
-
-    def _take_requests(self, fence: int) -> None:
-        for request in self._control.requests(fence):
-            if request.kind is Kind.STOP and request not in self._requests:
-                self._requests.append(request)
-                self._stop.asked = True
-
-    def _is_asked_to_stop(self) -> bool:
-        """Asked while an epoch waits for an event to be tried again; by whichever thread watches over it."""
-        if not self._stop.asked and self._fences is not None and self._fences.mine is not None:
-            self._take_requests(self._fences.mine.fence)
-        return self._stop.asked
+            self._stop.wait(min(left, READ_SECONDS))
 
     def _answer(self, ok: bool, text: str) -> None:
-        for request in self._requests:
-            with contextlib.suppress(OSError):  # who asked will see that the driver has ended
-                self._control.reply(request, ok, text, max(self._store.completed(), default=None))
+        if self._requests.stop:
+            self._requests.answer(ok, text, max(self._store.completed(), default=None))
 
     # ---- what it has come to --------------------------------------------------------------------------------------
 
     @property
     def fence(self) -> int:
         """Of the last driver that took the job; 0 if none did."""
-        return 0 if self._fences is None or self._fences.mine is None else self._fences.mine.fence
+        mine = None if self._holder is None else self._holder.fences.mine
+        return 0 if mine is None else mine.fence
 
     @property
     def checkpoint(self) -> int:
@@ -279,19 +252,19 @@ class Lives:
 
     @property
     def stopping(self) -> bool:
-        return self._stop.asked
+        return self._stop.asked or self._requests.stop
 
     def pause(self, seconds: float) -> None:
         """Between two drivers the job is still ours: we beat on, and can be asked to stop."""
-        if self._fences is not None:
+        if self._holder is not None:
             with contextlib.suppress(OSError):
-                self._fences.rest()
+                self._holder.fences.rest()
         self._wait(seconds)
 
     def beat(self) -> None:
-        if self._fences is not None:
-            self._fences.beat()
-        if self.driver is not None and self.driver.fences is not self._fences:  # it is about to take the job
+        if self._holder is not None:
+            self._holder.beat()
+        if self.driver is not None and self.driver is not self._holder:  # it is about to take the job
             self.driver.beat()
         if self._retries and self.fence:
             self._retry_notes.check(self.fence)

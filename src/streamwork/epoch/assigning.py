@@ -1,0 +1,54 @@
+"""The assignments of an epoch: what each instance of each chain is to compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamwork.engine import Assignment
+from streamwork.epoch.draft import Chains
+from streamwork.epoch.epoch import Epoch
+from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.planner import Planner
+from streamwork.epoch.slices import ranges, timed_partitions
+from streamwork.job import Layout, Settings
+
+
+class Assigner:
+    def __init__(self, layout: Layout, settings: Settings, folder: Path, uid: str, planner: Planner) -> None:
+        """`folder` is that of the job."""
+        self._graph = layout.graph
+        self._layout = layout
+        self._settings = settings
+        self._folder = folder
+        self._uid = uid
+        self._planner = planner
+
+    def assign(self, epoch: Epoch, parent: Manifest, chains: Chains) -> list[Assignment]:
+        """The epoch begins with the watermarks of `parent` and with the state in `chains`."""
+        graph, plan, brought = self._graph, epoch.plan, epoch.brought
+        retried = tuple(one.event_id for one in brought.again)
+        return [
+            Assignment(
+                chain=number,
+                instance=instance,
+                uid=self._uid,
+                folder=str(self._folder),
+                groups=self._layout.groups,
+                epoch=plan.epoch,
+                fence=plan.fence,
+                ranges=(mine := ranges(graph, chain.nodes, instance, plan.start, plan.end)),
+                marks={} if graph.promise.exactly_once else self._planner.identities.marks(mine),
+                watermarks=timed_partitions(graph, chain.nodes, instance, parent.watermarks),
+                ticks=plan.ticks,
+                read={node.id: plan.start[f"{node.id}/{instance}"] for node in graph.polled},
+                states={name: stored[str(instance)] for name, stored in chains.items() if name in chain.nodes},
+                replays=brought.share(chain.nodes, instance),
+                lanes=brought.lanes,
+                retried=retried,
+                unasked=self._planner.unasked,
+                asking=self._settings.checkpoint_every,
+                memory=self._settings.state_memory // max(1, sum(n.parallelism for n in graph.stateful)),
+            )
+            for number, chain in enumerate(self._layout.chains)
+            for instance in range(chain.parallelism)
+        ]

@@ -1,0 +1,23 @@
+"""What a driver starts from: the job, its own fence, and the checkpoint that it builds on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamwork.components import Position
+from streamwork.delivery.counts import Refusals
+from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.store import Identity
+
+
+@dataclass(frozen=True)
+class Footing:
+    identity: Identity
+    new: bool  # True if this start created the job's folder
+    fence: int
+    at: Manifest
+    rolled_forward: bool  # True if this start completed the checkpoint
+    refused: Refusals  # the rows of the checkpoint that sinks refused meanwhile
+    planned: tuple[Plan, ...]  # under at-most-once: the plans of epochs beyond the checkpoint
+    lost: Position  # how far these were planned
+    killed: int | None  # the fence of the driver before this one, if it was killed

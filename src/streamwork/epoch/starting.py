@@ -1,0 +1,105 @@
+"""The start of a driver: it takes the job over and brings everything to one checkpoint. `epoch.recovery.recovery` numbers the
+steps; this file does them in order, up to 8. The driver prunes (9) when its participants have resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from streamwork.epoch.fences import Drop, Fences
+from streamwork.epoch.footing import Footing
+from streamwork.epoch.manifest import Plan
+from streamwork.epoch.phases import Phase
+from streamwork.epoch.recovery.recovery import Recovered, Recovery, not_held
+from streamwork.epoch.sinks import Sinks
+from streamwork.epoch.store import Identity, Store
+from streamwork.job import Graph, Settings
+from streamwork.world import Clock
+
+Tell = Callable[[Phase, int], None]
+
+
+class Started(msgspec.Struct, frozen=True):
+    """What a start found and did."""
+
+    fence: int
+    new: bool
+    resumed_at: int
+    rolled_forward: int | None
+    story: tuple[str, ...] = ()
+    skipped: dict[
+        str, tuple[int, int]
+    ] = {}  # source/partition -> the offsets, from and to, that `start="latest"` skips
+
+
+class Start:
+    def __init__(
+        self,
+        graph: Graph,
+        settings: Settings,
+        store: Store,
+        clock: Clock,
+        fences: Fences,
+        sinks: Sinks,
+        recovery: Recovery,
+        drop: Drop,
+        new_uid: Callable[[], str],
+        take_over: bool,
+    ) -> None:
+        self._graph = graph
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._fences = fences
+        self._sinks = sinks
+        self._recovery = recovery
+        self._drop = drop
+        self._new_uid = new_uid
+        self._take_over = take_over
+
+    def run(self, tell: Tell) -> tuple[Footing, Recovered]:
+        """1 to 8."""
+        found = self._store.identity()
+        started = self._store.newest_number() > 0 or self._fences.has_started()
+        identity = self._check(found, started)  # 1, 2
+        killed = self._fences.cut_short()
+        seen = [row.fence for row in self._sinks.ledgers(identity.uid).values() if row is not None]
+        fence = self._fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
+        self._sinks.register(identity.uid, fence, lambda name: tell(Phase.REGISTER, 0))  # 4
+        choice = self._recovery.read(identity, fence)  # 5
+        tell(Phase.READ, choice.at.epoch)
+        recovered = self._recovery.finish(choice, fence, lambda phase, m: tell(phase, m.epoch))  # 6, 7, 8
+        planned: Sequence[Plan] = ()
+        if self._graph.promise.at_most_once:
+            planned = self._recovery.plans_beyond(recovered.at)
+        footing = Footing(
+            identity=identity,
+            new=found is None,
+            fence=fence,
+            at=recovered.at,
+            rolled_forward=recovered.rolled_forward,
+            refused=self._sinks.refused(recovered.at.epoch),
+            planned=tuple(planned),
+            lost=self._recovery.planned_beyond(planned),
+            killed=killed,
+        )
+        return footing, recovered
+
+    def _check(self, identity: Identity | None, started: bool) -> Identity:
+        """Refuse a job that cannot go on from what is stored or written, and wait for another driver. Then the folder is there."""
+        if identity is not None and started:
+            self._recovery.look(identity)  # 1
+        elif self._drop.components:
+            raise not_held(self._drop.components, ())
+        self._fences.wait(self._settings.lease, self._take_over)  # 2
+        self._sinks.check_targets("" if identity is None else identity.uid)
+        if identity is not None and started:
+            self._recovery.look_at_sinks(identity)
+        self._sinks.open()
+        if identity is None:
+            return self._store.create(self._graph, self._new_uid(), self._settings.groups, self._clock)
+        if not started:  # the folder was created, and no driver has got as far as to start
+            self._store.mend_beginning(self._graph, identity)
+        return identity
