@@ -199,7 +199,7 @@ class History:
         self._rng = random.Random(seed)
         self.calls: list[tuple[str, str, int]] = []
         self.expected: dict[int, list[str]] = {}
-        self.open: set[int] = set()  # in flight
+        self.in_flight: set[int] = set()
         self.recorders = [Recording("first", self.calls), Recording("second", self.calls)]
         self._polled = self._rng.random() < 0.3
         self._crash_at, self._crash_from = self._rng.choice([None, *PHASES]), self._rng.randint(1, 6)
@@ -210,13 +210,20 @@ class History:
 
     # ---- the host -------------------------------------------------------------------------------------------------
 
+    name = "local"
     overlaps = False
+
+    def open(self, graph: Any) -> None: ...
+
+    def keep_warm(self) -> None: ...
+
+    def close(self) -> None: ...
 
     def submit(self, layout: Any, assignments: Sequence[Any]) -> None:
         epoch = assignments[0].epoch
-        if epoch in self.open:
-            self._give_up([later for later in self.open if later > epoch])
-        self.open.add(epoch)
+        if epoch in self.in_flight:
+            self._give_up([later for later in self.in_flight if later > epoch])
+        self.in_flight.add(epoch)
         self.expected.setdefault(epoch, []).append("planned")
         self._host.submit(layout, assignments)
 
@@ -225,8 +232,8 @@ class History:
         reports = self._host.collect(epoch, expired)
         fate = self._rng.choices(["done", "abandoned", "failed"], (12, 2, 1))[0]
         if fate == "abandoned":
-            self._host.forget()
-            self._give_up([later for later in self.open if later >= epoch])
+            self._host.abandon()
+            self._give_up([later for later in self.in_flight if later >= epoch])
             raise Abandoned(epoch)
         if fate == "failed":
             self.expected[epoch].append("failed")
@@ -236,20 +243,20 @@ class History:
     def _give_up(self, epochs: Sequence[int]) -> None:
         for epoch in epochs:
             self.expected[epoch].append("abandoned")
-            self.open.discard(epoch)
+            self.in_flight.discard(epoch)
 
     def wasted(self) -> Sequence[Any]:
         return self._host.wasted()
 
-    def forget(self) -> None:
-        self._host.forget()
+    def abandon(self) -> None:
+        self._host.abandon()
 
     def disagreement(self, layout: Any, reports: Sequence[Report]) -> str:
         done = self._repeats.setdefault(self._collecting, self._rng.choice([0, 0, 0, 1, 2]))
         self._repeats[self._collecting] = max(0, done - 1)
         if not done:
             return ""
-        self._host.forget()
+        self._host.abandon()
         return "they do not agree"
 
     # ---- the listener ---------------------------------------------------------------------------------------------
@@ -260,7 +267,7 @@ class History:
         told = self.expected.get(epoch, [])
         if phase in BEFORE:
             told.append(BEFORE[phase])
-            self.open.discard(epoch)
+            self.in_flight.discard(epoch)
         if phase is self._crash_at and epoch >= self._crash_from:
             if phase is Phase.COMPUTE:
                 told.append("failed")
@@ -292,10 +299,10 @@ class History:
         with suppress(Crash, JobFailed):
             for _ in range(12):
                 if driver.run_epoch() is None:
-                    if self._collecting not in self.open:
+                    if self._collecting not in self.in_flight:
                         break
                     self.expected[self._collecting].append("idle")
-                    self.open.discard(self._collecting)
+                    self.in_flight.discard(self._collecting)
         driver.close()
 
     def differences(self) -> list[str]:
@@ -308,8 +315,8 @@ class History:
                     told.setdefault(epoch, []).append(hook)
             if told != self.expected:
                 found.append(f"{recorder._name} was told {told} instead of {self.expected}")
-            if recorder.unprepared != self.open:
-                found.append(f"{recorder.unprepared} were left unprepared, and not {self.open}")
+            if recorder.unprepared != self.in_flight:
+                found.append(f"{recorder.unprepared} were left unprepared, and not {self.in_flight}")
         if self.calls[::2] != [("first", *what) for _, *what in self.calls[1::2]]:
             found.append("they were not told in the order of the list")
         return found
@@ -333,7 +340,7 @@ def test_participants_are_told_of_every_state_in_the_order_of_the_list(monkeypat
         assert not history.differences(), f"seed {seed}"
         seen |= {hook for hooks in history.expected.values() for hook in hooks}
         seen |= {"repeated" for hooks in history.expected.values() if hooks[:2] == ["planned", "planned"]}
-        seen |= {"unprepared"} if history.open else set()
+        seen |= {"unprepared"} if history.in_flight else set()
     assert seen >= {"finished", "idle", "abandoned", "failed", "repeated", "unprepared"}, "the seeds reach too little"
 
 
