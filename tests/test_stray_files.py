@@ -143,7 +143,7 @@ def test_parquet_input(tmp_path: Path) -> None:
 # ---- lines ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.proves("a last line that is long and does not end")
+@pytest.mark.proves("a long last line without an end")
 def test_a_line_that_does_not_end_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of 200 blocks, and then one that grows by a block at each look: the work is that of reading it a few times."""
     monkeypatch.setattr("streamwork.connectors.json_lines.BLOCK", 1_000)

@@ -411,7 +411,7 @@ def test_the_times_of_a_job_must_be_in_range(monkeypatch: pytest.MonkeyPatch) ->
     assert chain_module._latest(moments(early, late), "at") is early
 
 
-@pytest.mark.proves("the range of values")
+@pytest.mark.proves("the range check of values")
 def test_without_the_range_a_time_is_staged_that_no_sink_can_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -94,7 +94,7 @@ def test_hostile_input_through_every_command(tmp_path: Path) -> None:
     assert "SW-SOURCE-BAD-EVENT" in errors and "evil" in errors and is_harmless(out + errors)
 
 
-@pytest.mark.proves("escapes in what is printed")
+@pytest.mark.proves("escapes in output")
 def test_without_escaping_the_check_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("streamwork.cli.output.printable", "streamwork.cli.progress.printable"):
         monkeypatch.setattr(name, str)

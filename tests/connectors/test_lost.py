@@ -92,14 +92,14 @@ def lost_is_refused(kit: Kit, how: str, checkpoints: int, **options: Any) -> Wor
 
 @durable
 @pytest.mark.parametrize("checkpoints", [1, 6], ids=["the first checkpoint is kept", "it is gone"])
-@pytest.mark.proves("a sink's target, table or ledger row is gone")
+@pytest.mark.proves("a sink's target, table or ledger row is missing")
 def test_a_lost_target_is_refused(kit: Kit, checkpoints: int) -> None:
     lost_is_refused(kit, "target", checkpoints)
 
 
 @pytest.mark.parametrize("kit", ROWLESS, indirect=True)
 @pytest.mark.parametrize("checkpoints", [1, 6], ids=["the first checkpoint is kept", "it is gone"])
-@pytest.mark.proves("a ledger row that is gone, the rows are there")
+@pytest.mark.proves("a missing ledger row, with existing rows")
 def test_a_lost_ledger_row_is_refused(kit: Kit, checkpoints: int) -> None:
     world = lost_is_refused(kit, "row", checkpoints)
     assert kit.rows() == kit.expected(world.events[:-1]), "not a row more"
@@ -163,7 +163,7 @@ def test_a_sink_that_the_job_does_not_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kit", ["sqlite", "redis"], indirect=True)
-@pytest.mark.proves("the look at the ledger row before a start")
+@pytest.mark.proves("the check of the ledger row before a start")
 def test_without_the_rule_rows_come_twice(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the row is gone, the rows are there."""
     monkeypatch.setattr(Catalogue, "has_lost", lambda self, sink, row: False)

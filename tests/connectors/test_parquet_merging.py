@@ -132,7 +132,7 @@ def readers_at_every_step(folder: Path) -> int:
     raise AssertionError("a commit never ends")
 
 
-@pytest.mark.proves("a death while files are merged, readers look at every step")
+@pytest.mark.proves("a crash while files are merged, readers check at every step")
 def test_readers_see_all_of_a_commit_that_merges_or_nothing(tmp_path: Path, four: None) -> None:
     assert readers_at_every_step(tmp_path) >= 6
 

@@ -280,7 +280,7 @@ def power_cuts(folder: Path, syncs: bool, before: int = 1) -> int:
 
 
 @pytest.mark.parametrize("before", [1, 2, 4], ids=["grows", "links", "merges"])
-@pytest.mark.proves("a power cut while files are merged")
+@pytest.mark.proves("a power failure while files are merged")
 def test_a_power_cut_at_any_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int) -> None:
     monkeypatch.setattr(parquet_sink, "MERGE_FILES", 4)
     assert power_cuts(tmp_path, syncs=True, before=before) >= 6

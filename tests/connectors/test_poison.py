@@ -50,7 +50,7 @@ def test_a_key_that_is_too_long_for_an_index(kit: PostgresUpsertKit) -> None:
 
 
 @upsert
-@pytest.mark.proves("keys that are the same in a coarser column")
+@pytest.mark.proves("keys that are equal in a coarser column")
 def test_keys_that_are_the_same_in_a_coarser_column(kit: PostgresUpsertKit) -> None:
     kit.execute("CREATE TABLE seen (at timestamptz(0) PRIMARY KEY, number bigint)")
     events = [At(second(1), 1), At(second(2.1), 2), At(second(2.2), 3), At(second(3), 4), At(second(4), 5)]
@@ -87,7 +87,7 @@ def test_a_database_that_fails_is_no_row_s_fault(kit: PostgresUpsertKit) -> None
 
 
 @upsert
-@pytest.mark.proves("the codes by which PostgreSQL refuses a row")
+@pytest.mark.proves("the codes of PostgreSQL for rejected rows")
 def test_without_the_codes_the_job_stops(kit: PostgresUpsertKit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "_ROW_STATES", ("22", "23", "P0"))
     with pytest.raises(JobFailed, match="SW-SINK-FAILED.*index row"):

@@ -17,7 +17,7 @@ durable = pytest.mark.parametrize("kit", DURABLE, indirect=True)
 @durable
 @pytest.mark.parametrize("behind", [1, 4])
 @pytest.mark.parametrize("more", [1, 2, 9], ids=lambda n: f"{n} more")
-@pytest.mark.proves("the job's folder restored from a backup, sinks ahead")
+@pytest.mark.proves("the job's root restored from a backup, sinks ahead")
 def test_a_job_goes_on_after_its_folder_was_restored(kit: Kit, behind: int, more: int) -> None:
     """Checkpoints get numbers again that the target knows already, for other rows: `max_events` has changed."""
     world = World(kit)

@@ -93,7 +93,7 @@ def theirs_stays(kit: Any, name: str) -> None:
 
 @sql
 @pytest.mark.parametrize("what", THEIRS)
-@pytest.mark.proves("a person's table with the name of a preview")
+@pytest.mark.proves("a user's table with the name of a preview")
 def test_a_table_or_view_of_a_preview_s_name_is_left_alone(kit: Any, what: str) -> None:
     name, statement = THEIRS[what]
     kit.execute(statement)
@@ -112,7 +112,7 @@ def test_also_one_that_has_taken_the_place_of_ours(kit: Any) -> None:
 
 
 @sql
-@pytest.mark.proves("the record of the previews that are ours")
+@pytest.mark.proves("the record of the sink's own previews")
 def test_without_the_record_a_person_s_table_is_emptied(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqlSink, "_is_ours", lambda self, db, name, uid, sink_id: True)
     kit.execute(THEIRS["table as preview"][1])
@@ -161,7 +161,7 @@ def late_previews(kit: Any) -> None:
 
 
 @sql
-@pytest.mark.proves("a preview of a checkpoint that is over")
+@pytest.mark.proves("a preview of a committed or abandoned checkpoint")
 def test_previews_of_a_checkpoint_that_is_over_are_not_shown(kit: Any) -> None:
     late_previews(kit)
 
@@ -176,7 +176,7 @@ def test_a_driver_that_was_taken_over_withdraws_nothing(kit: Any) -> None:
 
 
 @pytest.mark.parametrize("kit", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.proves("the mark that views of previews look at")
+@pytest.mark.proves("the mark that the view of previews uses")
 def test_a_view_that_does_not_look_at_the_mark_shows_late_ones(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     careless = sql_views._COUNTED.partition(" WHERE ")[0]
     monkeypatch.setattr(sql_views, "_COUNTED", careless)

@@ -86,7 +86,7 @@ def test_no_wait_is_longer_than_its_delay_whatever_the_clock_says() -> None:
 
 @pytest.mark.parametrize("crash", [(), (Lose(),), (CrashMarker(),)], ids=["running", "instance lost", "restarted"])
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-@pytest.mark.proves("the clock set by an hour while an event waits")
+@pytest.mark.proves("the clock set by an hour while a failed event waits")
 def test_a_clock_that_is_set_holds_no_event_back(jump: float, crash: tuple[Any, ...]) -> None:
     """A fails at its first two attempts, and the clock is set by an hour while it waits."""
     calls = Calls(failing={"A": 2})

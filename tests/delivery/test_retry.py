@@ -217,7 +217,7 @@ def spread() -> Job:
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
-@pytest.mark.proves("any events fail any number of times, with Retry and crashes")
+@pytest.mark.proves("any event fails any number of times, with Retry and crashes")
 def test_results_are_those_of_a_run_in_which_nothing_failed(data: Any) -> None:
     """Any events fail any number of times, at any of the steps, one behind the other; also across crashes."""
     made, seed = data.draw(st.sampled_from([tangled, spread])), data.draw(st.integers(0, 1000))

@@ -180,7 +180,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.proves("a crash after the first checkpoint, then another input")
+@pytest.mark.proves("a crash after the first checkpoint, then a replaced input")
 def test_a_crash_right_after_the_first_checkpoint(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The identity used to be written ten seconds later: whoever was killed before knew nothing of the input it had read."""
     WRITERS[kind][0](tmp_path / "in", OLD)
@@ -264,7 +264,7 @@ def test_two_logs_are_never_the_same(tmp_path: Path) -> None:
     assert LogSource(tmp_path / "a", Payment).mark("0", 1) != LogSource(tmp_path / "b", Payment).mark("0", 1)
 
 
-@pytest.mark.proves("the look at the input before each plan")
+@pytest.mark.proves("the check of the input before each plan")
 def test_without_the_check_another_file_is_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
     to_json(tmp_path / "in", OLD)

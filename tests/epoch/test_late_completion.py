@@ -48,7 +48,7 @@ def replayed_once_wherever_it_stands_still(folder: Path) -> int:
     return turned_away
 
 
-@pytest.mark.proves("a checkpoint completed after another driver has taken the job over")
+@pytest.mark.proves("a checkpoint completed after another driver has taken over the job")
 def test_an_event_that_failed_has_one_letter_whoever_completes_its_checkpoint(folder: Path) -> None:
     assert replayed_once_wherever_it_stands_still(folder) > 5
 

@@ -187,7 +187,7 @@ RELAXED = [
 ]
 
 
-@pytest.mark.proves("rows refused, and taken before their checkpoint is completed")
+@pytest.mark.proves("rows rejected, and accepted before their checkpoint completes")
 def test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count(folder: Path) -> None:
     """The rows were recorded and not committed; the next driver commits all of them, and dies before it is ready."""
     world = picky_world(folder, "dead-letter")
@@ -199,7 +199,7 @@ def test_a_record_of_refused_rows_that_the_table_takes_later_does_not_count(fold
     assert not letters(world)
 
 
-@pytest.mark.proves("a record of each offer")
+@pytest.mark.proves("a record of each commit")
 def test_without_a_record_of_each_offer_the_checker_notices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = DeadLetters.stage_refused
     monkeypatch.setattr(DeadLetters, "stage_refused", lambda self, *to: stage(self, *to) if to[-1] else None)

@@ -75,9 +75,9 @@ SEEDS = (
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.timeout(3600)
 @pytest.mark.proves(
-    "two drivers that take turns in any order, with crashes, damage and lost commits",
-    "a letter replayed at any moment; its checkpoint lost afterwards",
-    "two drivers, and a source that gives nothing twice",
+    "two drivers in any interleaving, with crashes, damage and lost commits",
+    "a dead letter replayed at any moment; its checkpoint lost afterwards",
+    "two drivers, and a source that cannot be read again",
 )
 def test_exactly_once_whatever_happens(seeds: Sequence[int]) -> None:
     met: Counter[str] = Counter()
@@ -239,7 +239,7 @@ def inbox_files_of_higher_fences(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.proves(
-    "letters published after the checkpoint, set aside and recognised",
+    "dead letters published after the checkpoint, quarantined and recognised",
     "inbox files removed late, copied, and never those of a higher fence",
 )
 def test_without_a_rule_for_effects(monkeypatch: pytest.MonkeyPatch, kind: Kind, remove: Any) -> None:

@@ -52,7 +52,7 @@ def test_in_a_simulation_too() -> None:
 
 
 @pytest.mark.slow(mode="microbatch")
-@pytest.mark.proves("a polled source that always has something, until caught up")
+@pytest.mark.proves("a polled source that always has events, with --until-caught-up")
 def test_a_source_that_always_has_something_is_caught_up_with_after_one_epoch(tmp_path: Path, mode: str) -> None:
     job = polling(tmp_path, Endless(), checkpoint_every="50ms")
     for run_number in (1, 2):

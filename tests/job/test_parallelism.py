@@ -82,7 +82,7 @@ class Remembering(StatefulOperator[Payment, Place, Payment]):
         return self.place
 
 
-@pytest.mark.proves("a source that people wrote, in a job with parallelism")
+@pytest.mark.proves("a user-written source, in a job with parallelism")
 def test_a_source_that_people_wrote_is_one_instance(tmp_path: Path, mode: str) -> None:
     job = Job("ten", parallelism=3, checkpoint_every=0)
     job.source(Ten(), id="ten").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")

@@ -14,12 +14,12 @@ from matrix.world import RETAIN, SLICE, Life, World
 class Outcome(Enum):
     """What the next start does."""
 
-    GOES_ON = "goes on"
-    COMPUTES_AGAIN = "computes it again"
+    GOES_ON = "resumes"
+    COMPUTES_AGAIN = "computes the epoch again"
     ROLLS_FORWARD = "rolls forward"
-    OFFERS_AGAIN = "gives the sink what it lacks"
+    OFFERS_AGAIN = "commits to the sink what it lacks"
     CATCHES_UP = "falls back, catches up, writes nothing twice"
-    DOES_WITHOUT = "does without the file"
+    DOES_WITHOUT = "uses other files"
     LEAVES_OUT = "leaves out what was planned"
     REFUSES_LEDGER = "refuses: SW-SINK-LEDGER"
     REFUSES_NONE = "refuses: SW-CHECKPOINT-NONE"
@@ -77,17 +77,17 @@ POINTS = [
     Point("mid compute: the operator dies", Fault("apply *", 3), AGAIN, 3 * SLICE + 3),
     Point("mid compute: the source dies", Fault("half read *"), AGAIN),
     Point("mid compute: the disk is full", Fault("before create state/*.delta.parquet", error=OSError), AGAIN, 7),
-    Point("mid compute: no room for outputs", Fault("before write outputs/*", error=OSError), AGAIN, 80),
+    Point("mid compute: the disk is full for outputs", Fault("before write outputs/*", error=OSError), AGAIN, 80),
     Point("after a delta file, before its report", Fault("after create state/*.delta.parquet"), AGAIN, 7),
     Point("after all reports", Fault("told report *"), AGAIN),
     Point("before prepared", Fault("before create checkpoints/*[1-9].prepared.json"), AGAIN),
-    Point("no room for prepared", Fault("before create checkpoints/*[1-9].prepared.json", error=OSError), AGAIN),
+    Point("disk full: prepared", Fault("before create checkpoints/*[1-9].prepared.json", error=OSError), AGAIN),
     Point("after prepared, before the first sink", Fault("told prepare *"), FORWARD),
     Point("mid transaction of the first sink", Fault("rows written to *[!w]"), FORWARD),
     Point("between two sinks", Fault("told commit *"), FORWARD, 7, _several),
     Point("mid transaction of the second sink", Fault("rows written to *[!w]", 2), FORWARD, 8, _several),
     Point("after the last sink, before completed", Fault("before create checkpoints/*[1-9].json"), FORWARD),
-    Point("no room for completed", Fault("before create checkpoints/*[1-9].json", error=OSError), FORWARD),
+    Point("disk full: completed", Fault("before create checkpoints/*[1-9].json", error=OSError), FORWARD),
     Point("after completed", Fault("told complete *"), ON),
     Point("compaction: between two snapshots", Fault("after create state/*.snapshot.parquet"), ON, 1),
     Point("compaction: before a manifest names them", Fault("after create state/*.snapshot.parquet", 2), ON, 2),
@@ -121,7 +121,7 @@ AT_ONCE_POINTS = [
     Point("between the writes of two sinks", Fault("has written *"), AGAIN, 9, _several),
     Point("after prepared, before completed", Fault("told prepare *"), FORWARD),
     Point("before completed", Fault("before create checkpoints/*[1-9].json"), FORWARD),
-    Point("no room for completed", Fault("before create checkpoints/*[1-9].json", error=OSError), FORWARD),
+    Point("disk full: completed", Fault("before create checkpoints/*[1-9].json", error=OSError), FORWARD),
 ]
 """Where rows are written at once there are no commits; instances write in the middle of compute."""
 
@@ -143,7 +143,7 @@ RECOVERY = [
 
 DAMAGES = [
     ("fallback by 1, sinks ahead", 1, Outcome.CATCHES_UP),
-    ("fallback to the oldest that is kept, sinks ahead", RETAIN, Outcome.CATCHES_UP),
+    ("fallback to the oldest retained checkpoint, sinks ahead", RETAIN, Outcome.CATCHES_UP),
     ("all manifests damaged", RETAIN + 1, Outcome.REFUSES_NONE),
 ]
 """How many of the newest manifests are damaged, both copies."""
@@ -151,8 +151,8 @@ DAMAGES = [
 BEHIND = [
     ("a sink behind by 1", 1, Outcome.OFFERS_AGAIN),
     ("a sink behind by 2", 2, Outcome.OFFERS_AGAIN),
-    ("a sink behind by all that is kept", RETAIN + 1, Outcome.OFFERS_AGAIN),
-    ("a sink behind by more than is kept", RETAIN + 2, Outcome.REFUSES_LEDGER),
+    ("a sink behind by all retained checkpoints", RETAIN + 1, Outcome.OFFERS_AGAIN),
+    ("a sink behind by more than the retained checkpoints", RETAIN + 2, Outcome.REFUSES_LEDGER),
 ]
 """By how many checkpoints the copy is older that a sink's target was brought back from."""
 
@@ -160,8 +160,8 @@ OTHERS = [
     ("newest manifest: its completed copy damaged", Outcome.DOES_WITHOUT),
     ("newest manifest: its prepared copy damaged", Outcome.GOES_ON),
     ("newest manifest: both copies damaged", Outcome.CATCHES_UP),
-    ("a state file damaged that some way does not need", Outcome.DOES_WITHOUT),
-    ("a state file damaged that every way needs", Outcome.CATCHES_UP),
+    ("a state file damaged, another chain of files is intact", Outcome.DOES_WITHOUT),
+    ("a state file damaged that every chain of files needs", Outcome.CATCHES_UP),
     ("staged output damaged before the first commit", Outcome.COMPUTES_AGAIN),
     ("plan damaged after a crash in compute", Outcome.COMPUTES_AGAIN),
     ("an incompatible record", Outcome.REFUSES_SCHEMA),

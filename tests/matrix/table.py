@@ -19,23 +19,23 @@ from matrix.points import (
 )
 from matrix.targets import AT_ONCE, LOCAL, PREVIEWED, SINKS
 
-HEAD = """# What a failure costs
+HEAD = """# Faults
 
-Wherever a job breaks, its next start keeps what the semantics promise. This page is made from the cells of the fault matrix
-(`make faults`); the tests hold each of them, and check afterwards, with a batch program over the input, that
+After a crash at any of these points, the next start restores the guarantees of the job's semantics. This page is generated from the
+cells of the fault matrix (`make faults`). A test runs each cell, and compares the results with a batch program over the input:
 
-- **exactly-once**: every row is there once, the state and the sums per key are right, readers never saw an epoch that was not
-  committed, and each sink's ledger names the newest checkpoint;
-- **at-least-once**: every event is there; what came twice was in an epoch that was open when the job broke, or had failed;
-- **at-most-once**: no event is there twice; what is missing was in an epoch that was open when the job broke, or was counted as
+- **exactly-once**: every row is there once, the state and the sums per key are right, readers never saw an uncommitted epoch,
+  and each sink's ledger names the newest checkpoint;
+- **at-least-once**: every event is there; repeated events were in an epoch that was open at the crash, or had failed;
+- **at-most-once**: no event is there twice; missing events were in an epoch that was open at the crash, or were counted as
   dropped;
-- always: per component and checkpoint, processed = delivered + ended early + dropped + dead letters + failed (those come again),
-  and where wrong results would come of it the start is refused, and has changed nothing.
+- always: per component and checkpoint, processed = delivered + ended early + dropped + dead letters + failed (to be replayed),
+  and a start that could give wrong results is refused, without any change.
 
 *local*: every cell, on the local host, which has the same protocol code. `make test` runs some of them, chosen so that all pairs
-of point, sink and promise are met, and `make test-all` the others. *Spark*: also on a real Spark, in `make test-all`, chosen in the
-same way; in `make soak` all of them. *soak*: random kills of drivers, Python workers, PostgreSQL and Redis, under all semantics in
-turn.
+of point, sink and guarantee are covered, and `make test-all` the others. *Spark*: also on a real Spark, in `make test-all`, chosen
+in the same way; in `make soak` all of them. *soak*: random kills of drivers, Python workers, PostgreSQL and Redis, under all
+semantics in turn.
 """
 FREE = (Outcome.GOES_ON, Outcome.ROLLS_FORWARD)
 ON_SPARK = {
@@ -56,7 +56,7 @@ def where(name: str) -> str:
     told = ["local"]
     if ON_SPARK.get(name) in {cell.point for cell in cells(False)}:
         told.append("Spark")
-    if name.startswith(SUDDEN) and "full" not in name and "no room" not in name:
+    if name.startswith(SUDDEN) and "full" not in name:
         told.append("soak")
     return ", ".join(told)
 
@@ -77,14 +77,14 @@ def _sinks(point: Point, sinks: dict[str, tuple[str, ...]]) -> str:
 
 def exactly_once() -> list[str]:
     rows = [(p.name, p.outcome.value, _sinks(p, SINKS), _sinks(p, PREVIEWED) or "-", where(p.name)) for p in POINTS]
-    rows += [(f"recovery: {name}", "starts over", "all", "-", "local, soak") for name, *_ in RECOVERY]
+    rows += [(f"recovery: {name}", "runs recovery again", "all", "-", "local, soak") for name, *_ in RECOVERY]
     files = "; ".join(LOCAL)
     rows += [(name, o.value, "all", "-", "local") for name, _, o in (*DAMAGES, *BEHIND)]
     rows += [
         (name, o.value, "SQLite + log" if name.startswith("a state") else files, "-", "local") for name, o in OTHERS
     ]
     rows += [row[:-2] for row in table_rows.EXACTLY]
-    return tabled(("point", "what the next start does", "sinks", "read-uncommitted", "covered"), rows)
+    return tabled(("point", "the next start", "sinks", "read-uncommitted", "covered"), rows)
 
 
 def at_once() -> list[str]:
@@ -93,7 +93,7 @@ def at_once() -> list[str]:
             return ""
         if point.outcome in FREE:
             return "nothing"
-        return "at most the open epoch" if semantics == "at-most-once" else "nothing; the open epoch may come again"
+        return "at most the open epoch" if semantics == "at-most-once" else "nothing; the open epoch may be repeated"
 
     rows = [
         (p.name, costs(p, "at-most-once"), costs(p, "at-least-once"), _sinks(p, AT_ONCE), where(p.name))
@@ -117,7 +117,7 @@ ROWS = [*table_rows.EXACTLY, *table_rows.AT_ONCE, *table_rows.REFUSED, *FINDINGS
 
 
 def findings() -> list[str]:
-    return tabled(("what happens", "what the job does", "covered"), [row[:-2] for row in FINDINGS])
+    return tabled(("event", "result", "covered"), [row[:-2] for row in FINDINGS])
 
 
 def controls() -> list[str]:
@@ -125,7 +125,7 @@ def controls() -> list[str]:
         return "; ".join(dict.fromkeys(row[0] for row in ROWS if row.control == guard)) or "points"
 
     return tabled(
-        ("promise", "the guard without which the same check fails", "rows"),
+        ("guarantee", "the safeguard without which the same check fails", "rows"),
         [(control.promise, control.guard, named(control.guard)) for control in CONTROLS],
     )
 

@@ -109,7 +109,7 @@ class Growing(WatchedSource):
 
 
 @pytest.mark.parametrize("at", ["told plan *", "has written *", "told prepare *", "told complete *"])
-@pytest.mark.proves("a source that starts at the latest")
+@pytest.mark.proves('a source with start="latest"')
 def test_a_source_that_starts_at_the_latest_counts_what_it_skips(
     folder: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -156,7 +156,7 @@ LOST_AT = ["apply *", "about to write *", "rows written to *", "has written *", 
 
 @every_promise
 @pytest.mark.parametrize("at", [*LOST_AT, "before create claims/*", "after create claims/*"])
-@pytest.mark.proves("a task lost anywhere, and run again")
+@pytest.mark.proves("a task lost at any point, and run again")
 def test_a_task_is_lost_and_run_again(folder: Path, at: str, promise: str) -> None:
     if "claims" in at and promise != "at-most-once":
         return
@@ -177,7 +177,7 @@ def test_a_task_is_lost_and_run_again(folder: Path, at: str, promise: str) -> No
 @pytest.mark.slow(promise="acknowledging")
 @pytest.mark.slow(promise="at-least-once")
 @every_promise
-@pytest.mark.proves("two drivers, the older one stands still at any durable effect, and wakes up")
+@pytest.mark.proves("two drivers, the older one is suspended at any durable effect, and resumes")
 def test_a_driver_that_stands_still_anywhere_and_wakes_up_breaks_no_promise(folder: Path, promise: str) -> None:
     """At every durable effect of an epoch; the other driver goes to the end of the input meanwhile."""
     whole = world_of(folder / "whole", promise)
@@ -256,7 +256,7 @@ def test_an_event_that_fails_twice_comes_again(folder: Path, at: str) -> None:
 @pytest.mark.slow(promise="at-least-once")
 @every_promise
 @pytest.mark.parametrize("number", range(11, 300, 41))
-@pytest.mark.proves("the disk is full from some moment on")
+@pytest.mark.proves("the disk becomes full at any moment")
 def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int, promise: str) -> None:
     world = world_of(folder, promise, ("journal", "log"))
     life = world.live(EVENTS, Fault("before [!d]*", number, OSError), must=False)

@@ -77,7 +77,7 @@ def test_without_claims_a_task_that_is_run_again_writes_again(
 
 
 @pytest.mark.parametrize("promise", ["at-most-once", "at-least-once"])
-@pytest.mark.proves("a look at the fence behind a plan")
+@pytest.mark.proves("a check of the fence after a plan")
 def test_without_a_look_at_the_fence_behind_a_plan_a_driver_that_wakes_up_writes_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, promise: str
 ) -> None:
@@ -122,7 +122,7 @@ def failing_once(folder: Path, fault: Fault | None = None) -> str:
     return failure(attempt)
 
 
-@pytest.mark.proves("the events that failed")
+@pytest.mark.proves("the list of failed events")
 def test_without_the_events_that_failed_some_are_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failing_once(folder / "guarded") == ""
     settle = Acknowledger.settle
@@ -130,7 +130,7 @@ def test_without_the_events_that_failed_some_are_missing(folder: Path, monkeypat
     assert failing_once(folder / "a").startswith("AT-LEAST-ONCE journal: [7] is missing")
 
 
-@pytest.mark.proves("the stored ones, after a restart")
+@pytest.mark.proves("restoring the waiting events after a restart")
 def test_without_the_stored_ones_a_restart_forgets_what_failed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crash = Fault("told prune 2", dead=True)
     assert failing_once(folder / "guarded", crash) == ""

@@ -131,7 +131,7 @@ def test_with_rows_and_ledger_in_two_transactions_rows_come_twice(
     assert crashing(folder / "a", "rows written to journal", "SQLite").startswith("ECHO journal: too many")
 
 
-@pytest.mark.proves("what a sink lacks is offered again")
+@pytest.mark.proves("outputs that a sink lacks are committed again")
 def test_a_sink_behind_that_is_not_offered_what_it_lacks_has_gaps(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_sink_behind_that_is_not_offered_what_it_lacks_has_gaps(
     assert failure(lambda: attempt("a")).startswith("ECHO log: too many Counter(), missing")
 
 
-@pytest.mark.proves("plans that do not reach across a sink")
+@pytest.mark.proves("plans that do not span the position of a sink")
 def test_with_plans_that_reach_across_a_sink_the_job_is_stuck(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert catching_up(folder / "guarded", SLICE - 1) == ""
     monkeypatch.setattr(Route, "leg", lambda self, at: None)

@@ -156,7 +156,7 @@ def test_without_the_plans_that_hold_the_ticks_nothing_is_guessed(folder: Path, 
 
 
 @pytest.mark.parametrize("number", range(7, 500, 29))
-@pytest.mark.proves("the disk is full from some moment on")
+@pytest.mark.proves("the disk becomes full at any moment")
 def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int) -> None:
     """Whatever is to be written then; and once there is room again the job goes on."""
     world = World(folder, SINKS["SQLite + log"])

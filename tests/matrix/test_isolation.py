@@ -44,7 +44,7 @@ COMMITTED, UNCOMMITTED = [(name, name) for name in ("read-committed", "read-unco
 
 
 @pytest.mark.parametrize(("isolation", "sinks"), [*each([COMMITTED]), *each([UNCOMMITTED], PREVIEWED)])
-@pytest.mark.proves("readers look at every step")
+@pytest.mark.proves("readers check at every step")
 def test_readers_look_at_every_step(folder: Path, isolation: str, sinks: tuple[str, ...]) -> None:
     """While it runs, and while a start rolls forward what was prepared, or computes again what was not."""
     for number, at in enumerate(["told compute *", "told prepare *", "told commit *"]):
@@ -104,14 +104,14 @@ def broken_off(folder: Path) -> str:
     return failure(attempt)
 
 
-@pytest.mark.proves("previews that are removed")
+@pytest.mark.proves("removal of previews")
 def test_without_the_removal_previews_are_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken_off(folder / "guarded") == ""
     monkeypatch.setattr(SqlSink, "_remove_previews", lambda *_: None)
     assert broken_off(folder / "a").startswith("READ UNCOMMITTED journal")
 
 
-@pytest.mark.proves("rows that are staged, not written")
+@pytest.mark.proves("staging of rows")
 def test_with_rows_that_are_written_at_once_readers_see_what_is_not_committed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

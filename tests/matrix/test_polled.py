@@ -50,7 +50,7 @@ def crash_and_go_on(world: World, at: str) -> set[int]:
 
 
 @pytest.mark.parametrize("at", POINTS)
-@pytest.mark.proves("a source that gives nothing twice, any point")
+@pytest.mark.proves("a source that cannot be read again, any point")
 def test_what_was_taken_from_a_queue_waits_in_the_inbox(folder: Path, at: str) -> None:
     world = polled_world(folder, "acknowledging")
     taken = crash_and_go_on(world, at)
@@ -67,7 +67,7 @@ def test_at_most_once_loses_what_was_under_way(folder: Path, at: str) -> None:
     assert missing == 0 or at not in FREE
 
 
-@pytest.mark.proves("the inbox of what cannot be had again")
+@pytest.mark.proves("the inbox for events that cannot be read again")
 def test_without_the_inbox_what_was_taken_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def attempt(name: str) -> None:
         world = polled_world(folder / name, "acknowledging")

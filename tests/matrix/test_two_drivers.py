@@ -28,7 +28,7 @@ def test_a_driver_that_wakes_up_after_another_has_taken_over_does_no_harm(folder
 @pytest.mark.slow(sinks="PostgreSQL, upsert")
 @pytest.mark.slow(sinks="Redis")
 @pytest.mark.parametrize("sinks", ["SQLite + log", "Parquet", "PostgreSQL, upsert", "Redis"])
-@pytest.mark.proves("two drivers, the older one stands still at any durable effect, and wakes up")
+@pytest.mark.proves("two drivers, the older one is suspended at any durable effect, and resumes")
 def test_a_driver_may_stand_still_anywhere(folder: Path, sinks: str) -> None:
     """At every durable effect of an epoch, those of its sinks included."""
     whole = World(folder / "whole", SINKS[sinks])

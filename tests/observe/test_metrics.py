@@ -203,7 +203,7 @@ def test_who_knows_the_token_may_ask(port: int) -> None:
         assert get(port, **wrong) == (401, "Unauthorized")
 
 
-@pytest.mark.proves("metrics asked without the token")
+@pytest.mark.proves("a metrics request without the token")
 def test_nothing_else_is_answered(port: int) -> None:
     authorized = {"Authorization": f"Bearer {SECRET}"}
     for path in ("/", "/metrics/", "/metrics/..", "/../metrics", "/favicon.ico"):

@@ -116,7 +116,7 @@ def test_under_at_most_once_then_fail_is_the_end(tmp_path: Path) -> None:
         go(tmp_path, looking(tmp_path, then="fail", **SEMANTICS[0]), ask)
 
 
-@pytest.mark.proves("the look for a stop during an epoch")
+@pytest.mark.proves("the check for a stop during an epoch")
 def test_if_the_driver_did_not_look_the_stop_would_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
     monkeypatch.setattr("streamwork.epoch.driver.Driver._read_stop", lambda self: False)

@@ -41,13 +41,13 @@ def lived(epochs: int) -> KeyedState:
     return state
 
 
-@pytest.mark.proves("keys that are forgotten")
+@pytest.mark.proves("removed keys")
 def test_keys_that_were_forgotten_are_not_remembered() -> None:
     state = lived(200)
     assert len(state._recent) <= len(state.records) + 10
 
 
-@pytest.mark.proves("keys are forgotten with their records")
+@pytest.mark.proves("removal of keys with their records")
 def test_where_they_are_remembered_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: as it was."""
     monkeypatch.setattr(KeyedState, "used", lambda self, keys: self._recent.update(keys))

@@ -55,7 +55,7 @@ def left(folder: Path) -> list[Path]:
 
 
 @OPERATIONS
-@pytest.mark.proves("a process killed between writing a file and naming it")
+@pytest.mark.proves("a process killed between writing a file and renaming it")
 def test_what_a_killed_writer_leaves_is_removed(tmp_path: Path, operation: str) -> None:
     with writer(operation, tmp_path / "file") as process:
         process.kill()
