@@ -15,7 +15,8 @@ from crashes import CrashAt
 from sample import Payment, Seen, Summing, Sums, payments, run_job
 from streamwork import CallableSink, Event, Job, KeyedOperator, ListSource, Operator, SqliteSink, WrongUse
 from streamwork.epoch import Phase
-from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data
+from streamwork.flow.batch import Batch
+from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data, Part
 from streamwork.flow.dispatcher import Dispatcher
 from streamwork.job import Input
 from streamwork.testing import Crash, Lose, Pause, run
@@ -43,28 +44,26 @@ def test_two_inputs_and_a_checkpoint_event_that_comes_early_on_one() -> None:
     left, right = Channel("left"), Channel("right")
     dispatcher = Dispatcher([left, right])
 
-    def data(number: int) -> Data:
-        return Data(1, Input("numbers"), "next", [number])
-
+    early, late = (Data(1, (Part(Input("numbers"), "next", Batch([number])),)) for number in (200, 201))
     left.send(CheckpointEvent(1, "l"))
-    left.send(data(201))
-    assert dispatcher.take(left) is None, "it has come on one input only"
+    left.send(late)
+    assert dispatcher.receive(left) is None, "it has come on one input only"
     assert dispatcher.ready() == [], "the early input is blocked, the other has nothing yet"
-    right.send(data(200))
+    right.send(early)
     right.send(CheckpointEvent(1, "r"))
     assert dispatcher.ready() == [right]
-    assert dispatcher.take(right) == data(200)
-    assert dispatcher.take(right) == Aligned(1, ("l", "r")), "the state is stored between 200 and 201"
+    assert dispatcher.receive(right) is early
+    assert dispatcher.receive(right) == Aligned(1, ("l", "r")), "the state is stored between 200 and 201"
     assert dispatcher.ready() == [left]
-    assert dispatcher.take(left) == data(201)
+    assert dispatcher.receive(left) is late
 
 
 def test_without_alignment_201_would_be_in_the_checkpoint() -> None:
     left, right = Channel("left"), Channel("right")
     dispatcher = Dispatcher([left, right], align=False)
     left.send(CheckpointEvent(1, "l"))
-    left.send(Data(2, Input("numbers"), "next", [201]))
-    assert dispatcher.take(left) is None
+    left.send(Data(2, (Part(Input("numbers"), "next", Batch([201])),)))
+    assert dispatcher.receive(left) is None
     assert dispatcher.ready() == [left], "201 could be processed before the state is stored"
 
 

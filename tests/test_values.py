@@ -44,6 +44,7 @@ from streamwork.components.keys import Key
 from streamwork.connectors.text import with_text
 from streamwork.delivery import DeadLetters
 from streamwork.engine import chain as chain_module
+from streamwork.flow import times
 from streamwork.log import EventLog
 from streamwork.testing import run
 from streamwork.world import RealDisk
@@ -406,9 +407,9 @@ def test_the_times_of_a_job_must_be_in_range(monkeypatch: pytest.MonkeyPatch) ->
         ListSource(moments(LATE))
     with pytest.raises(WrongUse, match="SW-EXPR-TYPE.*year 1 to 9999"):
         field("at") < LATE  # noqa: B015
-    monkeypatch.setattr(chain_module, "in_utc", lambda at: at)  # the control: times of one zone compare by their clock
+    monkeypatch.setattr(times, "in_utc", lambda at: at)  # the control: times of one zone compare by their clock
     early, late = (datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=fold) for fold in (0, 1))
-    assert chain_module._latest(moments(early, late), "at") is early
+    assert times.latest(moments(early, late), "at") == times.microseconds(early)
 
 
 @pytest.mark.proves("the range check of values")
@@ -468,7 +469,7 @@ def test_what_a_sink_raises_gets_a_code(tmp_path: Path) -> None:
         run_job(job, tmp_path / "root")
 
 
-@pytest.mark.parametrize("where", ["_pass_on", "checkpoint", "open"])
+@pytest.mark.parametrize("where", ["_pass", "checkpoint", "open"])
 @pytest.mark.proves("an exception without a code in the engine")
 def test_what_the_engine_raises_gets_a_code(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:

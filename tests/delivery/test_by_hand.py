@@ -18,7 +18,8 @@ from sample import run_job
 from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink, all_instances, fields, shuffle
 from streamwork.delivery import Ack, Acknowledger, Trouble, Waiting, acknowledger
 from streamwork.delivery.text import from_text
-from streamwork.flow.lineage import Following, root_of
+from streamwork.flow.acks import Acks
+from streamwork.flow.lineage import root_of
 from streamwork.testing import run
 
 NONE = SqliteSink("never-opened.db", "t")
@@ -177,24 +178,24 @@ def test_what_is_dropped_is_not_waited_for() -> None:
     assert not result.letters and result.counts["dropped"]["dropped"] == 1
 
 
-def following() -> Following:
-    return Following(True, lambda root: f"event-{root}")
+def acks() -> Acks:
+    return Acks(True, lambda root: f"event-{root}")
 
 
 def test_a_call_that_fails_acknowledges_nothing() -> None:
-    mine = following()
+    mine = acks()
     for _ in range(2):
         mine.begin(root_of(1, 0))
     mine.begin(root_of(1, 1))
     mine.ack("earlier")
     mine.ack(None)
-    mine.take_back()
+    mine.undo()
     assert (mine.owed, mine.acked) == ({root_of(1, 0): 2}, [])
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["no", "at hand", "by id", "both", "twice"]))))
 def test_as_many_are_owed_as_were_not_acknowledged(calls: list[tuple[int, str]]) -> None:
-    mine, owed = following(), Counter[int]()
+    mine, owed = acks(), Counter[int]()
     for root, how in calls:
         mine.begin(root)
         owed[root] += 1

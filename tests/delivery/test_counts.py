@@ -16,7 +16,7 @@ from patience_jobs import Dawdling
 from sample import Doubling, Payment, Summing, payments, run_job, summing_job
 from streamwork import Job, JobFailed, ListSource, SqliteSink
 from streamwork.delivery.counts import KINDS, TOGETHER, Counts, broken_off, is_closed, not_closed, settled, summed
-from streamwork.engine.steps.operator_steps import KeyedStep
+from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.step import Step
 from streamwork.epoch import Phase, collecting
 from streamwork.epoch.history.history import Result, counts, outcomes, rows, totals

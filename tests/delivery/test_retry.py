@@ -16,7 +16,7 @@ from delivery.retry_jobs import Bulk, Count, Counting, Done, Item, LookUp, Outag
 from streamwork import Event, Job, JobFailed, KeyedOperator, ListSource, Operator, Retry, SqliteSink
 from streamwork.delivery.counts import is_closed
 from streamwork.delivery.retrying import GRACE_SECONDS, STALE_SECONDS, Mark, Watch
-from streamwork.engine import Chain
+from streamwork.engine.wave import Wave
 from streamwork.epoch.allowance import Allowance
 from streamwork.testing import SimulatedDisk, run
 
@@ -241,23 +241,14 @@ def test_results_are_those_of_a_run_in_which_nothing_failed(data: Any) -> None:
 
 @pytest.mark.proves("event time that waits for a retried event")
 def test_if_nothing_were_deferred_the_results_would_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative control: event time that goes on although an event waits rings bells too early."""
-    monkeypatch.setattr(Chain, "_advance", _not_deferred(Chain._advance))
+    """The negative control: where steps do not wait for the rest of a branch, bells ring too early."""
+    monkeypatch.setattr(Wave, "_is_blocked", lambda wave: False)
     items = [Item(str(i), card="a", at=START + timedelta(seconds=i)) for i in range(8)]
     Outage.begin()
     plain = run(tangled(), {"items": items}, epoch_events=4)
     Outage.begin({"left 2": 2})
     result = run(tangled(), {"items": items}, epoch_events=4)
     assert result.outputs != plain.outputs
-
-
-def _not_deferred(advance: Any) -> Any:
-    def go(chain: Chain, name: str, time: datetime) -> None:
-        waiting, chain.waiting = chain.waiting, None
-        advance(chain, name, time)
-        chain.waiting = waiting or chain.waiting
-
-    return go
 
 
 def test_on_the_local_host_other_instances_go_on_meanwhile() -> None:

@@ -19,7 +19,8 @@ from streamwork.components import Key, batches, columns, parquet_file
 from streamwork.connectors import pieces
 from streamwork.epoch import Store
 from streamwork.flow import outlet
-from streamwork.flow.channel import CheckpointEvent, Data
+from streamwork.flow.batch import Batch
+from streamwork.flow.channel import CheckpointEvent, Data, Part
 from streamwork.flow.parcel import Wire
 from streamwork.hosts import spark_rows
 from streamwork.job import Input, Layout
@@ -210,11 +211,12 @@ def test_every_event_gets_through_an_exchange(tmp_path: Path, monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(batches, "MOST_BYTES", 1 << 27)
             given = as_given(EVENTS[start : start + 250])
-        sending.send(Data(1, Input("pages", "main"), "sites", given))
+        sending.send(Data(1, (Part(Input("pages", "main"), "sites", Batch(given)),)))
     sending.send(CheckpointEvent(1, "attempt"))
-    rows = list(spark_rows.Rows(layout, 0).batches(sending.take()))
+    rows = list(spark_rows.Rows(layout, 0).batches(sending.ready()))
     got = [item for parcel in spark_rows.parcels(rows) for item in wire.unpack(parcel.head, parcel.content)]
-    assert [event for item in got if isinstance(item, Data) for event in columns.as_events(item.events)] == EVENTS
+    parts = [part for item in got if isinstance(item, Data) for part in item.parts]
+    assert [event for part in parts for event in part.batch.events] == EVENTS
 
 
 def test_a_parcel_that_no_row_can_hold_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_events_that_are_spread_without_a_grouping_would_be_noticed(monkeypatch:
 
     def in_turn(route: Any, events: Any) -> Any:
         route.turn = getattr(route, "turn", 0) + 1
-        if isinstance(events, list) and len(route._instances) == 1:
+        if isinstance(events.given, list) and len(route._instances) == 1:
             return {route.turn % 2: events}
         return dict.fromkeys(route._instances, events)
 

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from contract_jobs import Numbering, Reading, Silence, Splitting
 from exchange_jobs import Counting, Dropping, Same, readings
 from streamwork import Event, Job, JobFailed, ListSource, Operator, SqliteSink, all_instances, shuffle
 from streamwork.components import Digits
-from streamwork.components.columns import Columns, as_events, to_batch
+from streamwork.components.columns import Columns, to_batch
 from streamwork.connectors import list_source
 from streamwork.engine import Assignment, Kind, Parcel, Reports, Worker
 from streamwork.epoch.agreement import disagreement
 from streamwork.flow import outlet
-from streamwork.flow.channel import CheckpointEvent, Data, Watermark
+from streamwork.flow.batch import Batch
+from streamwork.flow.channel import Advances, CheckpointEvent, Data, Part, Watermark
 from streamwork.flow.inlet import Inlet
 from streamwork.flow.outlet import Outlet
 from streamwork.flow.parcel import Wire
@@ -62,7 +64,7 @@ def sent(worker: Worker, layout: Layout, wanted: Assignment, incoming: Iterable[
         found += attempt.read()
     for parcel in incoming:
         if parcel.head.to == (wanted.chain, wanted.instance):
-            found += attempt.take(parcel)
+            found += attempt.receive(parcel)
     found += attempt.finish()
     attempt.discard()
     return found
@@ -215,43 +217,78 @@ def connected(kind: type[Event], operator: Any) -> tuple[Wire, Layout]:
     return Wire(layout), layout
 
 
+@pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("seed", range(20))
-def test_items_come_out_as_they_went_in(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_items_come_out_as_they_went_in(monkeypatch: pytest.MonkeyPatch, seed: int, ordered: bool) -> None:
+    """Where events carry moments, the order of all events and advances is kept; else that of each way."""
     rng = random.Random(seed)
     monkeypatch.setattr(outlet, "PIECE", rng.choice([1, 7, 1000]))
     monkeypatch.setattr(outlet, "MOST_BYTES", rng.choice([100, 2_000, 10**6]))
     wire, layout = connected(Everything, Keeping())
     to = (layout.chain_of("one"), 0)
     out, inlet = Outlet(wire, UP, to, "x"), Inlet(wire, [UP], to)
-    items: list[Any] = []
+    items: list[Any] = [Watermark(3, everything(7).at, True)] if rng.random() < 0.5 else []
     for _ in range(rng.randrange(30)):
-        events = [everything(rng.randrange(200)) for _ in range(rng.randrange(1, 20))]
-        way = Input("in"), rng.choice(["one", "all"])
-        columns = Columns(Everything, to_batch(Everything, events, "in"))
-        items.append(Data(3, *way, rng.choice([events, columns])))
-        if rng.random() < 0.3:
-            items.append(Watermark(3, events[0].at, rng.random() < 0.2))
+        items.append(some_data(rng, ordered))
+        if not ordered and rng.random() < 0.3:
+            items.append(Watermark(3, everything(rng.randrange(200)).at))
     for item in (*items, CheckpointEvent(3, "x")):
         out.send(item)
-    found = [item for parcel in out.take() for _, item in inlet.take(parcel)]
+    found = [item for parcel in out.ready() for _, item in inlet.unpack(parcel)]
     inlet.finish()
-    assert list(flat(found)) == [*flat(items), CheckpointEvent(3, "x")]
+    if ordered:
+        assert list(flat(found)) == [*flat(items), CheckpointEvent(3, "x")]
+    else:
+        for way in ("one", "all"):
+            assert [e for e in flat(found) if e[0] == way] == [e for e in flat(items) if e[0] == way]
+        assert [i for i in found if not isinstance(i, Data)][-2:] == [
+            *[i for i in items if isinstance(i, Watermark)][-1:],
+            CheckpointEvent(3, "x"),
+        ][-2:]
+
+
+def some_data(rng: random.Random, ordered: bool) -> Data:
+    """A part for each of some ways, with rows that interleave, and advances between them."""
+    parts, ways = [], rng.choice([["one"], ["all"], ["one", "all"], ["all", "one"]])
+    for way in ways:
+        events = [everything(rng.randrange(200)) for _ in range(rng.randrange(1, 20))]
+        batch = Batch(rng.choice([events, Columns(Everything, to_batch(Everything, events, "in"))]))
+        if ordered:
+            batch = batch.at(np.sort(np.array([rng.randrange(30) * 4 + ways.index(way) for _ in events])))
+        parts.append(Part(Input("in"), way, batch))
+    if not ordered:
+        return Data(3, tuple(parts))
+    rows = sorted(rng.sample(range(31), rng.randrange(5)))
+    return Data(3, tuple(parts), Advances(np.array(rows, np.int64) * 4 + 3, np.array(sorted(rows), np.int64)))
 
 
 def flat(items: Iterable[Any]) -> Iterable[Any]:
+    """Events with their way, and advances, in the order of their moments."""
     for item in items:
-        if isinstance(item, Data):
-            yield from ((item.through, item.to, event) for event in as_events(item.events))
-        else:
+        if not isinstance(item, Data):
             yield item
+            continue
+        found: list[Any] = []
+        for number, part in enumerate(item.parts):
+            moments = part.batch.moments if part.batch.moments is not None else [0] * len(part.batch)
+            found += [
+                ((moment, 0, number, place), (part.to, event))
+                for place, (moment, event) in enumerate(zip(moments, part.batch.events, strict=True))
+            ]
+        found += [
+            ((moment, 1, place), ("advance", time))
+            for place, (moment, time) in enumerate(zip(*item.advances, strict=True))
+        ]
+        yield from (one for _, one in sorted(found, key=lambda pair: pair[0]))
 
 
 def test_large_events_are_sent_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     wire, layout = connected(Inner, Large())
     out = Outlet(wire, UP, (layout.chain_of("one"), 0), "x")
-    out.send(Data(1, Input("in"), "one", [Inner("x" * 3_000_000, []) for _ in range(5)]))
+    large = Batch([Inner("x" * 3_000_000, []) for _ in range(5)])
+    out.send(Data(1, (Part(Input("in"), "one", large),)))
     out.send(CheckpointEvent(1, "x"))
-    sizes = [len(parcel.content) for parcel in out.take()]
+    sizes = [len(parcel.content) for parcel in out.ready()]
     assert len(sizes) == 6 and max(sizes) < outlet.MOST_BYTES
 
 

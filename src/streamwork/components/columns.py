@@ -78,15 +78,11 @@ def to_structs(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any]:
 class Columns:
     """Events of one type as an Arrow batch of exactly its columns; they become objects only where somebody looks at them."""
 
-    __slots__ = ("_events", "batch", "kind", "origins")
+    __slots__ = ("_events", "batch", "kind")
 
-    def __init__(
-        self, kind: type[msgspec.Struct], batch: pa.RecordBatch, origins: np.ndarray[Any, Any] | None = None
-    ) -> None:
-        """`origins` tell of each row where it comes from, if somebody behind wants to know (`flow.origins`)."""
+    def __init__(self, kind: type[msgspec.Struct], batch: pa.RecordBatch) -> None:
         self.kind = kind
         self.batch = batch
-        self.origins = origins
         self._events: list[Any] | None = None
 
     @classmethod
@@ -103,13 +99,11 @@ class Columns:
 
     def __getitem__(self, part: slice) -> Columns:
         start, end, _ = part.indices(len(self))
-        origins = None if self.origins is None else self.origins[start:end]
-        return Columns(self.kind, self.batch.slice(start, end - start), origins)
+        return Columns(self.kind, self.batch.slice(start, end - start))
 
     def take(self, places: np.ndarray[Any, Any]) -> Columns:
         """The rows at these places."""
-        origins = None if self.origins is None else self.origins[places]
-        return Columns(self.kind, self.batch.take(pa.array(places)), origins)
+        return Columns(self.kind, self.batch.take(pa.array(places)))
 
     @property
     def events(self) -> list[Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from streamwork.components import Slice
-from streamwork.engine.steps.step import Given
+from streamwork.flow.batch import Batch, Given
 
 GLANCE = 0.1
 """Seconds that a row may be kept from those who would rather see too much than late."""
 MOST = 8_192
+T = TypeVar("T", Given, Batch)
 
 
 class AdaptiveBatch:
@@ -32,7 +34,7 @@ class AdaptiveBatch:
             yield piece.part(given, at)
             at += len(given)
 
-    def cut(self, given: Given) -> Iterator[Given]:
+    def cut(self, given: T) -> Iterator[T]:
         start = 0
         while start < len(given):
             part, began = given[start : start + self._rows], self._clock()

@@ -24,14 +24,14 @@ from streamwork.delivery.retrying import LOOK_SECONDS
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.executor import Executor
-from streamwork.engine.instance import Instance, Read
+from streamwork.engine.instance import Read
+from streamwork.engine.process import Process
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.errors import JobFailed, StreamworkError, described, is_lasting, is_retryable, raised_at
-from streamwork.flow.dispatcher import Dispatcher
-from streamwork.flow.inlet import Inlet, UpstreamFailed
-from streamwork.flow.outlet import Outlet
-from streamwork.flow.parcel import Head, Kind, Parcel, Wire
-from streamwork.flow.wiring import Place, downstream, upstream, ways
+from streamwork.flow.inlet import UpstreamFailed
+from streamwork.flow.parcel import Head, Kind, Parcel
+from streamwork.flow.transport import ParcelTransport
+from streamwork.flow.wiring import Place
 from streamwork.job import Graph, Layout
 from streamwork.state import State, StateCache, StateFiles
 from streamwork.state.rows import RowFormat
@@ -96,36 +96,32 @@ class Attempt:
         self._work = work
         self._place: Place = (work.chain, work.instance)
         self._name = worker.new_attempt()
-        self._instance: Instance | None = None
         self._executor: Executor | None = None
         self._reports: tuple[Report, ...] = ()
         self._ended = False
-        wire = Wire(layout)
-        self._inlet = Inlet(wire, upstream(layout, self._place), self._place)
-        self._outlets = {to: Outlet(wire, self._place, to, self._name) for to in downstream(layout, self._place)}
+        self._transport = ParcelTransport(layout, self._place, self._name)
 
     def read(self, readers: Mapping[str, Read] | None = None) -> Iterator[Parcel]:
         """2b, of a chain that begins with a source. `readers` bring the slices of sources that cannot be read from here."""
 
         def steps() -> Iterator[None]:
             executor = self._ready()
-            assert self._instance is not None
-            self._instance.readers = readers or {}
+            executor.instance.readers = readers or {}
             while executor.choices():
-                executor.step(None)
+                executor.turn(None)
                 yield from self._wait_out(executor)
                 yield
 
         return self._guarded(steps)
 
-    def take(self, parcel: Parcel) -> Iterator[Parcel]:
+    def receive(self, parcel: Parcel) -> Iterator[Parcel]:
         """2b, of a chain behind an exchange."""
 
         def steps() -> Iterator[None]:
             executor = self._ready()
-            for channel, item in self._inlet.take(parcel):
+            for channel, item in self._transport.unpack(parcel):
                 channel.send(item)
-                executor.step(channel)
+                executor.turn(channel)
                 yield from self._wait_out(executor)
                 yield
 
@@ -136,7 +132,7 @@ class Attempt:
 
         def steps() -> Iterator[None]:
             self._ready()
-            self._inlet.finish()
+            self._transport.finish()
             assert self._reports, "the last checkpoint event makes the instance report"
             yield
 
@@ -148,23 +144,21 @@ class Attempt:
     def discard(self) -> None:
         """Let go of everything that is open. To be called however the attempt ended."""
         self._ended = True
-        if self._instance is not None:
-            self._instance.discard()
+        if self._executor is not None:
+            self._executor.discard()
 
     def _guarded(self, steps: Callable[[], Iterator[None]]) -> Iterator[Parcel]:
         if self._ended:
             return
         try:
             for _ in steps():
-                for outlet in self._outlets.values():
-                    yield from outlet.take()
+                yield from self._transport.ready()
         except Exception as error:
             self.discard()
-            for outlet in self._outlets.values():
-                yield outlet.failed(self._work.epoch)
+            yield from self._transport.failed(self._work.epoch)
             if not isinstance(error, UpstreamFailed):
                 failure = Failure.of(placed(error, self._layout.graph, self._work.epoch))
-                counted = self._instance.counted() if self._instance is not None else []
+                counted = self._executor.instance.counted() if self._executor is not None else []
                 yield self._report(Reports(failure=failure, counts=tuple(counted)))
 
     def _wait_out(self, executor: Executor) -> Iterator[None]:
@@ -175,7 +169,7 @@ class Attempt:
         with self._worker.beating(executor.refresh):
             while (until := executor.waits_until) is not None:
                 if executor.choices():
-                    executor.step(None)
+                    executor.turn(None)
                     yield
                 else:
                     clock.sleep(min(max(0.0, until - clock.monotonic()), LOOK_SECONDS))
@@ -184,26 +178,16 @@ class Attempt:
         """2a, when the first thing comes."""
         if self._executor is not None:
             return self._executor
-        layout, work = self._layout, self._work
-        spec = layout.chains[work.chain]
-        chain = self._worker.take_chain(self._place)
-        if chain is None:
-            chain = Chain(
-                layout.graph, spec.nodes, work.instance, layout.interleaves(work.chain), layout.rotates(work.chain)
-            )
-        self._instance = Instance(chain, self._worker.disk, work, self._restore, self._worker.clock)
-        inputs = self._inlet.channels
-        self._executor = Executor(
-            f"{spec.nodes[0]}[{work.instance}]",
-            self._instance,
+        process = Process(self._layout, self._worker.disk, self._worker.clock)
+        self._executor = process.executor(
+            self._work,
+            self._transport,
             lambda: self._name,
-            Dispatcher(list(inputs.values())),
-            [channel.name for (before, _), channel in inputs.items() if layout.has_event_time(before)],
-            ways(layout, self._place, self._outlets),
-            list(self._outlets.values()),
-            self._tell,
+            self._keep_reports,
+            self._restore,
+            self._worker.take_chain(self._place),
         )
-        self._executor.plan(work, reads=spec.is_source)
+        self._executor.plan(self._work, reads=self._layout.chains[self._work.chain].is_source)
         return self._executor
 
     def _restore(self, rows: RowFormat, wanted: tuple[FileRef, ...]) -> State:
@@ -216,15 +200,16 @@ class Attempt:
         files.load(rows, wanted, state)
         return state
 
-    def _tell(self, epoch: int, reports: Sequence[Report]) -> None:
+    def _keep_reports(self, epoch: int, reports: Sequence[Report]) -> None:
         self._reports = tuple(reports)
 
     def _keep(self) -> None:
-        assert self._instance is not None
-        for name, state in self._instance.states.items():
+        assert self._executor is not None
+        instance = self._executor.instance
+        for name, state in instance.states.items():
             owner = (self._work.uid, name, self._work.instance)
-            self._worker.states.put(owner, self._instance.refs[name], state)
-        self._worker.keep_chain(self._place, self._instance.chain)
+            self._worker.states.put(owner, instance.refs[name], state)
+        self._worker.keep_chain(self._place, instance.chain)
 
     def _report(self, reports: Reports) -> Parcel:
         return Parcel(Head(Kind.REPORT, self._work.epoch, self._place, self._name), reports.to_json())

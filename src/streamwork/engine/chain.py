@@ -1,115 +1,133 @@
-"""A chain: the steps between two exchanges, run by one instance. The only executor of operators there is.
+"""A chain: the steps between two exchanges, run by one instance. The only executor of operators.
 
-    open(...)                 every instance is set up, with its state, before the first event
-    tick(now)                 processing time goes on
+    open(...)                 every operator is set up, with its state, before the first event
+    tick(now)                 processing time advances
     process(source, ...)      events of one source partition, in offset order
-    take(to, ...)             events that come through an exchange
-    checkpoint()              the state is ready to be written; what the steps counted
+    receive(channel, ...)     events and event time that come through an exchange
+    drain()                   before a checkpoint: nothing waits in a step
+    checkpoint()              the states are ready to be written; the counters of the steps
 
-Results must not depend on how input is cut into lists. Along a line of steps they do not. Where branches of a stream meet again
-inside the chain, or timers fire between events, the chain feeds its steps one event at a time.
+Results do not depend on how input is cut into batches: each batch passes the steps as a wave (`engine.wave`), in an order that
+equals that of single events.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
-from streamwork.components import KeyedOperator, Slice, TimerClock
+import numpy as np
+
+from streamwork.components import Slice, TimerClock
 from streamwork.components.collector import MAIN
-from streamwork.components.columns import Columns, check_types
 from streamwork.components.operator import reads_watermark
-from streamwork.components.schema import in_utc
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
-from streamwork.engine.steps.batch_steps import BatchStep, InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
+from streamwork.engine.routes import OUTBOX, Routes
+from streamwork.engine.source_count import SourceCount
+from streamwork.engine.steps.batch_steps import BatchStep
 from streamwork.engine.steps.key_check import KeyCheck
-from streamwork.engine.steps.operator_steps import InstanceStep, KeyedStep, OperatorStep, SourceStep
+from streamwork.engine.steps.keyed_steps import KeyedStep
+from streamwork.engine.steps.make import make_step
+from streamwork.engine.steps.operator_steps import InstanceStep, SourceStep
 from streamwork.engine.steps.sink_steps import StageStep, WriteStep
 from streamwork.engine.steps.staging import Staging
-from streamwork.engine.steps.step import Given, Outputs, Step
-from streamwork.errors import StreamworkError, WrongUse
+from streamwork.engine.steps.step import Step
+from streamwork.engine.times import BatchTimes, RowTimes
+from streamwork.engine.wave import Leaving, Plan, Wave
+from streamwork.flow.acks import Acks
+from streamwork.flow.batch import Batch, merged
 from streamwork.flow.blame import Blame
-from streamwork.flow.lineage import (
-    UNTRACKED,
-    Following,
-    Mark,
-    Tracked,
-    came_again,
-    one_by_one,
-    root_of,
-    roots_of,
-    with_marks,
-)
-from streamwork.flow.origins import NONE, origins_of
-from streamwork.flow.times import from_microseconds
-from streamwork.job import Graph, Input, Node, NodeKind
+from streamwork.flow.channel import NO_ADVANCES, Advances, Data
+from streamwork.flow.lineage import Array, Lineage, root_of
+from streamwork.flow.needs import Needs
+from streamwork.flow.origins import origins_of
+from streamwork.flow.progress import Progress, rises
+from streamwork.flow.times import from_microseconds, latest, microseconds, times_of
+from streamwork.job import Graph, Input, NodeKind
 from streamwork.state import State
 
 _log = logging.getLogger(__name__)
 
 
 class Chain:
-    """Lives in one process, from epoch to epoch; after an error it is thrown away and a fresh one is set up."""
+    """Lives in one process, from epoch to epoch; after an error it is discarded and a new one is set up."""
 
     def __init__(
-        self,
-        graph: Graph,
-        nodes: Iterable[str] | None = None,
-        instance: int = 0,
-        one_by_one: bool = False,
-        rotates: bool = False,
+        self, graph: Graph, nodes: Iterable[str] | None = None, instance: int = 0, needs: Needs | None = None
     ) -> None:
-        """`one_by_one` is needed where `Layout.interleaves`, `rotates` where `Layout.rotates`."""
         mine = set(nodes) if nodes is not None else {node.id for node in graph.nodes}
         self.graph = graph
         self.instance = instance
-        self._tracked = graph.promise.acknowledges
-        self._rotates = rotates
         self.nodes = tuple(node for node in graph.nodes if node.id in mine)
-        # What goes through an exchange to other chains, in order: events, and how far event time has come between them.
-        self.outbox: list[tuple[Input, Given] | datetime] = []
-        self._steps = {node.id: _step(graph, node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE}
-        sources = [node.id for node in self.nodes if node.kind is NodeKind.SOURCE]
-        self._sources = {name: _SourceCount() for name in sources}
-        for step in self._steps.values():
-            step.blame = Blame.of(graph, step.node.inputs)
-            step.marked = self._tracked or rotates
+        self._needs = needs or Needs(roots=graph.promise.acknowledges)
+        self._steps = {
+            node.id: make_step(graph, node, instance) for node in self.nodes if node.kind is not NodeKind.SOURCE
+        }
+        self._sources = {node.id: SourceCount() for node in self.nodes if node.kind is NodeKind.SOURCE}
+        self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
+        self._times = {node.id: node.time for node in self.nodes if node.time is not None}
+        self.now = from_microseconds(0)  # processing time of the epoch under way
+        for source in self.polled.values():
+            source.times = self
+        self._plan = self._planned()
+        self.outbox: list[Leaving | datetime] = []  # what goes to other chains, and how far event time has come
+        self.progress = Progress()
+        self.adaptive: AdaptiveBatch | None = None  # where rows are to be visible early
         self._replays = False  # under acknowledging: True if events of earlier epochs are among those of this one
         self._lanes: dict[str, int] = {}  # under acknowledging: the number of each source partition in this epoch
-        self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
-        self._followers: dict[Input, list[Step]] = {}
-        for step in self._steps.values():
+        self._is_set_up = False
+        self.waiting: Step | None = None
+        """The step whose event waits to be retried (`engine.steps.retrying`). Meanwhile everything else is deferred."""
+        self._wave: Wave | None = None
+        self._finish: Callable[[Wave], None]
+        self._deferred: list[Callable[[], None]] = []
+
+    def _planned(self) -> Plan:
+        graph, steps = self.graph, self._steps
+        mine = {node.id for node in self.nodes}
+        successors: dict[Input, list[str]] = {
+            one: [OUTBOX] for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine
+        }
+        self._leaves = bool(successors)
+        for step in steps.values():
             for one in step.node.inputs:
                 if one.node in mine:
-                    self._followers.setdefault(one, []).append(step)
-        self._unchecked = {
+                    successors.setdefault(one, []).append(step.node.id)
+        timed = [name for name, step in steps.items() if isinstance(step, KeyedStep) and step.operator.uses_timers]
+        reading = {name for name, step in steps.items() if reads_watermark(step.node.component)}
+        gathering = {name for name, step in steps.items() if len(step.node.inputs) > 1} | set(timed) | reading
+        if self._needs.order and self._leaves:
+            gathering.add(OUTBOX)
+        channels = {node.id: (MAIN, *node.channels) for node in self.nodes}
+        routes = Routes([node.id for node in self.nodes], channels, successors, timed, gathering)
+        self._timed = timed
+        self._walks = bool(timed or reading) or OUTBOX in gathering  # True if it matters where event time advances
+        for name, step in steps.items():
+            behind = [edge for channel in channels[name] for edge in routes.edges.get(Input(name, channel), ())]
+            orders = any(edge.ranks is not None for edge in behind)
+            step.blame = Blame.of(graph, step.node.inputs)
+            step.times = RowTimes(self) if name in reading else BatchTimes(self, step.node)
+            step.keeps_lineage = orders or bool(self._needs.columns)
+            if isinstance(step, BatchStep):
+                step.orders_rows = orders
+                if graph.previews or name in reading:
+                    step.rows = 1
+            step.moment_of_rise = routes.event_ranks[name] - (routes.width - 1)
+            if name in routes.timer_ranks:
+                assert isinstance(step, KeyedStep)
+                step.moment_of_timers = routes.timer_ranks[name] - (routes.width - 1)
+        unchecked = {
             one: graph[one.node].emits(one.channel)
             for node in graph.nodes
             for one in node.inputs
-            if one.node in self._steps and not self._steps[one.node].answers
+            if one.node in steps and not steps[one.node].answers
         }
-        self._leaving = {one for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine}
-        self._timed = [s for s in self._steps.values() if isinstance(s, KeyedStep) and s.operator.uses_timers]
-        self._one_by_one = one_by_one or bool(self._timed) or any(len(node.inputs) > 1 for node in self.nodes)
-        for step in self._steps.values():
-            if isinstance(step, BatchStep) and (self._one_by_one or graph.previews):
-                step.rows = 1
-        self.pace: AdaptiveBatch | None = None  # where rows are to be seen early
-        self._times = {node.id: node.time for node in self.nodes if node.time is not None}
-        self.watermarks: dict[str, datetime | None] = {}  # of every input that event time comes from
-        self.now = from_microseconds(0)  # processing time of the epoch under way
-        for step in (*self._steps.values(), *self.polled.values()):
-            reads = step.node.kind is NodeKind.SOURCE or reads_watermark(step.node.component)
-            step.times = self if reads else _WithoutWatermark(self, step.node)
-        self._is_set_up = False
-        self.waiting: Step | None = None
-        """The step whose event waits to be tried again (`engine.steps.retrying`). Meanwhile everything is deferred."""
-        self._deferred: list[Callable[[], None]] = []
+        return Plan(graph, steps, routes, frozenset(gathering), frozenset(reading.union(timed)), unchecked)
 
     # ---- an epoch -----------------------------------------------------------------------------------------------
 
@@ -120,8 +138,8 @@ class Chain:
         claim: Callable[[str], bool] = lambda sink: True,
         marks: Marks | None = None,
     ) -> None:
-        """Begin an epoch with these states and these places for outputs. `claim` tells whether a sink may be written to; `marks`
-        says what waits to be tried again.
+        """Begin an epoch with these states and places for outputs. `claim` tells whether a sink may be written to; `marks`
+        records what waits to be retried.
         """
         working = {**self._steps, **self.polled}
         for name, step in working.items():
@@ -138,7 +156,7 @@ class Chain:
                 step.staging = stagings[name]
             elif isinstance(step, WriteStep):
                 step.claim = partial(claim, name)
-        self._sources = {name: _SourceCount() for name in self._sources}
+        self._sources = {name: SourceCount() for name in self._sources}
         for step in working.values():
             stale = isinstance(step, InstanceStep) and step.node.keeps is not None and step.is_stale
             if not self._is_set_up or stale:
@@ -152,126 +170,111 @@ class Chain:
             if isinstance(step, KeyedStep) and step.node.parallelism > 1 and fused:
                 step.check_keys = KeyCheck(self.graph, step.node, self.instance, groups)
 
-    def follow(self, lanes: dict[str, int], name: Callable[[int], str], replays: bool) -> None:
-        """The events of this epoch are acknowledged: `lanes` numbers the source partitions, `name` gives a root its id. `replays`:
-        some of them come again.
+    def track(self, lanes: dict[str, int], name: Callable[[int], str], replays: bool) -> None:
+        """The events of this epoch are acknowledged: `lanes` numbers the source partitions, `name` gives a root its event id.
+        `replays`: some of them are replayed.
         """
         self._lanes, self._replays = dict(lanes), replays
         for step in self._steps.values():
-            step.follow(name)
+            step.track(name)
 
     def tick(self, now: datetime) -> None:
         """Processing time has come to `now`."""
         self.now = now
-        for step in self._timed:
-            self._run(step, partial(step.fire, TimerClock.PROCESSING, now))
+        if self._timed:
+            moments = self._plan.routes.behind(np.zeros(1, np.int64))
+            advances = Advances(moments, np.array([microseconds(now)]))
+            self._do(lambda: self._pass(self._new_wave(advances, self.progress.minimum, TimerClock.PROCESSING)))
 
     def process(self, source: str, partition: str, piece: Slice) -> None:
-        counted, count = self._sources[source], len(piece.given)
-        came = count + sum(piece.left_out.values())
-        counted.delivered += came
-        counted.dropped += piece.dropped
-        counted.letters += piece.letters
-        behind, given = source, self._marked(source, partition, piece)
+        """Events of one source partition, in offset order."""
+        counted = self._sources[source]
+        came, behind = counted.add(piece), source
         for behind, left_out in piece.left_out.items():
             self._steps[behind].count(came, left_out)
             came -= left_out
-        time = self._times.get(source)
-        if not self._one_by_one:
-            self._pass_on(behind, {MAIN: given})
-            if time is not None and count:
-                self._advance(f"{source}/{partition}", _latest(given, time))
-            return
-        for one in one_by_one(given):
-            self._pass_on(behind, {MAIN: one})
-            if time is not None:
-                self._advance(f"{source}/{partition}", in_utc(getattr(one[0], time)))
+        batch = Batch(piece.given, self._lineage(source, partition, piece))
+        self._do(partial(self._begin, behind, batch, self._times.get(source), f"{source}/{partition}"))
 
-    def _marked(self, source: str, partition: str, piece: Slice) -> Given:
-        """The events of a slice, and where each comes from as far as somebody wants to know."""
-        count, origins = len(piece.given), None
-        if self._rotates and count:
+    def _lineage(self, source: str, partition: str, piece: Slice) -> Lineage | None:
+        """The position of each event of a slice, as far as it is needed."""
+        count, roots, origins = len(piece.given), None, None
+        if self._needs.origins and count:
             origins = origins_of(source, partition, piece.offsets)
-        if self._tracked:
+        if self._needs.roots:
             read = self._sources[source].read
             first = root_of(self._lanes[f"{source}/{partition}"], read.get(partition, 0))
             read[partition] = read.get(partition, 0) + count
-            known = [NONE] * count if origins is None else origins.tolist()
-            return Tracked(piece.events, map(Mark, range(first, first + count), known))
-        if origins is None:
-            return piece.given
-        if isinstance(piece.given, Columns):
-            return Columns(piece.given.kind, piece.given.batch, origins)
-        return Tracked(piece.given, (Mark(UNTRACKED, origin) for origin in origins.tolist()))
+            roots = np.arange(first, first + count, dtype=np.int64)
+        return None if roots is None and origins is None else Lineage(roots, origins)
 
-    def replay(self, to: str, events: list[Any]) -> None:
-        """Events that come again, or out of the inbox: to the component that could not do them, or once more from their source.
-        Event time stays where it is.
+    def replay(self, to: str, batch: Batch) -> None:
+        """Replayed events, or events from the inbox: to the component that they failed at, or again from their source. Event time
+        does not advance.
         """
         if to in self._sources:
             counted = self._sources[to]
-            counted.delivered += len(events)
-            counted.replayed += len(events)
-            for one in one_by_one(events) if self._one_by_one else [events]:
-                self._pass_on(to, {MAIN: one})
-        else:  # out of the inbox: they have no root
-            self._steps[to].replayed += len(events)
-            self.take(to, events)
+            counted.delivered += len(batch)
+            counted.replayed += len(batch)
+            self._do(partial(self._begin, to, batch, None, ""))
+        else:  # from the inbox: they have no root
+            self._steps[to].replayed += len(batch)
+            self._do(lambda: self._enter([(to, batch, None)], NO_ADVANCES, self.progress.minimum))
 
-    def take(self, to: str, given: Given) -> None:
-        """Events that came through an exchange, for one component of this chain."""
-        step = self._steps[to]
-        pieces: Iterable[Given] = [given] if self.pace is None else self.pace.cut(given)
-        for piece in one_by_one(given) if self._one_by_one else pieces:
-            self._feed(step, piece)
+    def receive(self, channel: str, data: Data) -> None:
+        """Events that came through an exchange, and the advances of their sender's watermark."""
+        self._do(partial(self._receive, channel, data))
 
-    def take_watermark(self, name: str, watermark: datetime) -> None:
-        """An input of an exchange has come so far."""
-        self._advance(name, watermark)
+    def advance(self, channel: str, watermark: datetime) -> None:
+        """The watermark of an input has advanced."""
+        times = np.array([microseconds(watermark)])
+        self._do(partial(self._receive, channel, Data(0, (), Advances(np.full(1, -1), times))))
 
     def drain(self) -> None:
-        """Before a checkpoint: nothing waits any more."""
-        for step in self._steps.values():
-            self._run(step, step.drain)
+        """Before a checkpoint: process what waits in steps."""
+        self._do(lambda: self._pass(self._new_wave(drains=True)))
 
     def resume(self) -> None:
-        """Try the event that waits again, and go on with what was deferred. To be called when `waiting.tries.is_due()`."""
-        self.waiting, deferred = None, self._deferred
-        self._deferred = []
-        for number, act in enumerate(deferred):
-            act()
-            if self._deferred:  # what `act` has left to do comes before what follows it
-                self._deferred += deferred[number + 1 :]
-                return
+        """Retry the event that waits, and go on with what was deferred. To be called when `waiting.tries.is_due()`."""
+        assert self._wave is not None
+        self.waiting = self._wave.resume()
+        if self.waiting is None:
+            self._finish(self._wave)
+        elif not self._needs.order:
+            self._send(self._wave)
+        deferred, self._deferred = self._deferred, []
+        for act in deferred:
+            self._do(act)
 
     def checkpoint(self) -> dict[str, dict[str, int]]:
-        """Between two events: states are up to date now. Counters of every component, the stateless ones too."""
+        """Between two events: bring the states up to date. Returns the counters of every component."""
         for step in (*self._steps.values(), *self.polled.values()):
             if isinstance(step, InstanceStep) and step.node.keeps is not None:
-                self._take_state(step)
+                self._store_state(step)
         return self.counters()
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """What every component has counted so far in this epoch."""
+        """The counters of every component in this epoch."""
         counted = {name: source.counters() for name, source in self._sources.items()}
         counted.update((name, step.counters()) for name, step in self._steps.items())
         return counted
 
     def letters(self) -> dict[str, list[tuple[Any, str]]]:
-        """What is to be kept as dead letters, and why, by component. What a source could not read is text."""
+        """The dead letters of every component, and why. What a source could not read is text."""
         found: dict[str, list[tuple[Any, str]]] = {name: list(source.letters) for name, source in self._sources.items()}
         found.update((name, step.letters) for name, step in self._steps.items())
         return {name: letters for name, letters in found.items() if letters}
 
-    def following(self, component: str) -> Following | None:
-        """What a component has said of the events that it was given."""
+    def acks(self, component: str) -> Acks | None:
+        """The acknowledgements and failures of a component's events."""
         step = self._steps.get(component)
-        return step.following if step is not None else None
+        return step.acks if step is not None else None
 
     def next_tick(self) -> datetime | None:
-        """When processing time is next waited for."""
-        waiting = [step.state.next_timer(TimerClock.PROCESSING) for step in self._timed]
-        return min((at for at in waiting if at is not None), default=None)
+        """When the next timer of processing time is due."""
+        steps = (self._steps[name] for name in self._timed)
+        timers = [step.state.next_timer(TimerClock.PROCESSING) for step in steps if isinstance(step, KeyedStep)]
+        return min((at for at in timers if at is not None), default=None)
 
     def close(self) -> None:
         for step in (*self._steps.values(), *self.polled.values()):
@@ -279,169 +282,125 @@ class Chain:
                 try:
                     step.operator.close()
                 except Exception:
-                    _log.warning("closing %s raised", step.node.id, exc_info=True)  # what was done is done
+                    _log.warning("closing %s raised", step.node.id, exc_info=True)  # its work is stored already
 
-    # ---- inside -------------------------------------------------------------------------------------------------
+    # ---- waves --------------------------------------------------------------------------------------------------
 
     @property
     def watermark(self) -> datetime | None:
-        """How far event time has come in all inputs; None while one of them has not spoken."""
-        if not self.watermarks or any(at is None for at in self.watermarks.values()):
-            return None
-        return min(at for at in self.watermarks.values() if at is not None)
+        """How far event time has come in all inputs; None while one of them has brought none."""
+        minimum = self.progress.minimum
+        return None if minimum is None else from_microseconds(minimum)
 
-    def _advance(self, name: str, time: datetime) -> None:
-        """One input's event time has come to `time`; fire what all inputs have passed."""
-        if self.waiting is not None:
-            self._deferred.append(partial(self._advance, name, time))
-            return
-        before = self.watermarks.get(name)
-        if before is not None and time <= before:
-            return
-        self.watermarks[name] = time
-        now = self.watermark
-        if now is not None:
-            for step in self._timed:
-                self._run(step, partial(step.fire, TimerClock.EVENT, now))
-            if self._leaving:
-                self._leave(now)
-
-    def _pass_on(self, from_id: str, outputs: Outputs) -> None:
-        for channel, events in outputs.items():
-            if events:
-                through = Input(from_id, channel)
-                leaves, followers = through in self._leaving, self._followers.get(through, ())
-                if through in self._unchecked and not isinstance(events, Columns):
-                    self._check(through, events)
-                if leaves:
-                    self._leave((through, events))
-                for step in followers:
-                    self._feed(step, events)
-
-    def _leave(self, entry: tuple[Input, Given] | datetime) -> None:
+    def _do(self, act: Callable[[], None]) -> None:
+        """Do something now, or when the event that waits has been retried."""
         if self.waiting is None:
-            self.outbox.append(entry)
+            act()
         else:
-            self._deferred.append(partial(self._leave, entry))
+            self._deferred.append(act)
 
-    def _feed(self, step: Step, given: Given) -> None:
-        if self.waiting is not None:
-            self._deferred.append(partial(self._feed, step, given))
-            return
-        self._pass_on(step.node.id, self._process(step, given))
-        if step.rest is not None:
-            self._suspend(step)
+    def _begin(self, behind: str, batch: Batch, time: str | None, name: str) -> None:
+        """Events of a source, which go on behind it or behind a filter that was applied there."""
+        rows, times = np.empty(0, np.int64), np.empty(0, np.int64)
+        if time is not None and len(batch):
+            if self._walks or self._needs.watermarks:
+                found = times_of(batch.given, time)
+                before, rows = rises(found, self.progress.of(name))
+                times = found[rows]
+                if self._needs.watermarks:
+                    kept = batch.lineage or Lineage()
+                    batch = Batch(batch.given, Lineage(kept.roots, kept.origins, before))
+            else:
+                at, known = latest(batch.given, time), self.progress.of(name)
+                if known is None or at > known:
+                    rows, times = np.array([len(batch) - 1]), np.array([at])
+        watermark, routes = self.progress.minimum, self._plan.routes
+        advances = self._advanced(name, rows, times)
+        wave = self._new_wave(advances, watermark)
+        wave.deliver(behind, {MAIN: routes.begin(behind, batch) if routes.needs_moments(behind) else batch})
+        self._pass(wave, advances)
 
-    def _run(self, step: Step, act: Callable[[], Outputs]) -> None:
-        """Let a step do something, and pass on what that gives."""
-        if self.waiting is not None:
-            self._deferred.append(partial(self._run, step, act))
-            return
-        self._pass_on(step.node.id, act())
-        if step.rest is not None:
-            self._suspend(step)
+    def _receive(self, channel: str, data: Data) -> None:
+        ordered = data.parts and data.parts[0].batch.moments is not None
+        rows: list[Array | None] = [None] * len(data.parts)
+        count = len(data)
+        after = np.full(len(data.advances.times), max(0, count - 1))
+        if ordered or len(data.parts) > 1:
+            # Each event is a row of its own, in the order of moments, then in that of parts; row 0 is before all of them.
+            moments = [p.batch.moments if p.batch.moments is not None else np.zeros(len(p.batch)) for p in data.parts]
+            every = np.concatenate(moments)
+            order = np.argsort(every, kind="stable")
+            places = np.empty(count, np.int64)
+            places[order] = np.arange(1, count + 1)
+            bounds = np.cumsum([0, *map(len, moments)])
+            rows = [places[start:end] for start, end in pairwise(bounds)]
+            after = every[order].searchsorted(data.advances.moments, "right")
+        first = 0 if (known := self.progress.of(channel)) is None else data.advances.times.searchsorted(known, "right")
+        watermark = self.progress.minimum
+        advances = self._advanced(channel, after[first:], data.advances.times[first:])
+        entries = [(p.to, p.batch, mine) for p, mine in zip(data.parts, rows, strict=True)]
+        if self.adaptive is not None and len(entries) == 1 and not len(advances.times):
+            to, batch, _ = entries[0]
+            for piece in self.adaptive.cut(batch):
+                self._do(partial(self._enter, [(to, piece, None)], NO_ADVANCES, watermark))
+        else:
+            self._enter(entries, advances, watermark)
 
-    def _suspend(self, step: Step) -> None:
-        """A step has something left to do: what it has given so far is on its way, the rest follows it.
+    def _enter(
+        self,
+        entries: list[tuple[str, Batch, Array | None]],
+        advances: Advances = NO_ADVANCES,
+        watermark: int | None = None,
+    ) -> None:
+        """Batches that begin with steps, and the row of each of their events."""
+        wave, routes = self._new_wave(advances, watermark), self._plan.routes
+        for to, batch, rows in entries:
+            wave.arrive(to, routes.begin(to, batch, rows) if routes.needs_moments(to) else batch.at(None))
+        self._pass(wave, advances)
 
-        If a step behind it waits, the rest waits for that; if its own event does, the chain waits for its pause; else the rest is
-        done now.
-        """
-        rest, step.rest = step.rest, None
-        assert rest is not None and step.tries is not None
-        if self.waiting is None and step.tries.error is not None:
-            self.waiting = step
-        self._again(step, rest)
+    def _advanced(self, name: str, rows: Array, times: Array) -> Advances:
+        """Advance an input's watermark. Returns the minima over all inputs, each behind its row."""
+        minima = self.progress.advance(name, times)
+        return NO_ADVANCES if minima is None else Advances(self._plan.routes.behind(rows), minima)
 
-    def _again(self, step: Step, rest: Callable[[], Outputs]) -> None:
-        assert step.tries is not None
-        if self.waiting is None and step.tries.error is not None and not step.tries.is_due():
-            self.waiting = step
-        if self.waiting is not None:
-            self._deferred.append(partial(self._again, step, rest))
-            return
-        self._pass_on(step.node.id, rest())
-        if step.rest is not None:
-            self._suspend(step)
+    def _new_wave(
+        self,
+        advances: Advances = NO_ADVANCES,
+        watermark: int | None = None,
+        clock: TimerClock = TimerClock.EVENT,
+        drains: bool = False,
+    ) -> Wave:
+        return Wave(self._plan, advances, clock, watermark, drains, self._replays)
 
-    def _process(self, step: Step, given: Given) -> Outputs:
-        if self._replays and isinstance(given, Tracked):
-            step.replayed += came_again(roots_of(given))
-        return step.process(given if step.takes_columns else with_marks(given))
+    def _pass(self, wave: Wave, advances: Advances = NO_ADVANCES) -> None:
+        """Let a wave pass; `advances` of event time leave the chain with it."""
+        self._wave, self._finish = wave, partial(self._leave, advances)
+        self.waiting = wave.run()
+        if self.waiting is None:
+            self._finish(wave)
+        elif not self._needs.order:
+            self._send(wave)
 
-    def _take_state(self, step: InstanceStep) -> None:
+    def _leave(self, advances: Advances, wave: Wave) -> None:
+        """The wave is over: what it has brought to the outbox leaves the chain."""
+        self._wave = None
+        if not self._needs.order:
+            self._send(wave)
+            if self._leaves and len(advances.times):
+                self.outbox.append(from_microseconds(int(advances.times[-1])))
+        elif self._leaves and (wave.outbox or len(advances.times)):
+            batches: dict[Input, list[Batch]] = {}
+            for through, batch in wave.outbox:
+                batches.setdefault(through, []).append(batch)
+            self.outbox.append(Leaving([(through, merged(mine)) for through, mine in batches.items()], advances))
+
+    def _send(self, wave: Wave) -> None:
+        self.outbox += [Leaving([part]) for part in wave.outbox]
+        wave.outbox.clear()
+
+    def _store_state(self, step: InstanceStep) -> None:
         if step.node.kind is NodeKind.SOURCE:
-            step.take_state()
+            step.store_state()
             return
         with Blame.of_state(self.graph, step.node.id).taken():
-            step.take_state()
-
-    def _check(self, through: Input, events: Given) -> None:
-        """That they are of the declared type. Of their values columns tell, later."""
-        assert isinstance(events, list)
-        try:
-            check_types(self._unchecked[through], events, str(through))
-        except StreamworkError as error:
-            Blame.of(self.graph, [through]).put_on(error)
-            raise
-
-
-class _WithoutWatermark:
-    """The times of a step that takes whole batches: the watermark within a batch is not known."""
-
-    def __init__(self, chain: Chain, node: Node) -> None:
-        self._chain = chain
-        self._node = node
-
-    @property
-    def now(self) -> datetime:
-        return self._chain.now
-
-    @property
-    def watermark(self) -> datetime | None:
-        raise WrongUse(
-            "SW-OPERATOR-WATERMARK",
-            f"{self._node.id} reads collector.watermark, but no method of {self._node.title} shows it, so events come in batches",
-            f"declare reads_watermark = True in class {self._node.title}",
-        )
-
-
-@dataclass
-class _SourceCount:
-    """What a source has given in one epoch."""
-
-    delivered: int = 0
-    dropped: int = 0
-    replayed: int = 0
-    letters: list[tuple[str, str]] = field(default_factory=list)
-    read: dict[str, int] = field(default_factory=dict)  # under acknowledging: events of each partition so far
-
-    def counters(self) -> dict[str, int]:
-        return {
-            "processed": self.delivered + self.dropped + len(self.letters),
-            "delivered": self.delivered,
-            "ended_early": 0,
-            "dropped": self.dropped,
-            "dead_letters": len(self.letters),
-            "failed": 0,
-            "replayed": self.replayed,
-            "retried": 0,
-        }
-
-
-def _step(graph: Graph, node: Node, instance: int) -> Step:
-    promise = graph.promise
-    if node.kind is NodeKind.SINK:
-        return StageStep(node, instance) if graph.stages(node) else WriteStep(node, instance, promise.acknowledges)
-    batches = hasattr(node.component, "apply_batch")
-    kind: type[Step] = OperatorBatchStep if batches else OperatorStep
-    if isinstance(node.component, KeyedOperator):
-        kind = KeyedBatchStep if batches else KeyedStep
-    elif node.keeps is not None:
-        kind = InstanceBatchStep if batches else InstanceStep
-    return kind(node, instance, promise.acknowledges)
-
-
-def _latest(given: Given, time: str) -> datetime:
-    """The largest value of a field of times."""
-    return given.latest(time) if isinstance(given, Columns) else max(in_utc(getattr(event, time)) for event in given)
+            step.store_state()

@@ -11,15 +11,13 @@ from typing import Protocol
 from streamwork.delivery.counts import Counts
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.attempt import placed
-from streamwork.engine.chain import Chain
 from streamwork.engine.executor import Executor
-from streamwork.engine.instance import Instance
 from streamwork.engine.manager import CheckpointManager
+from streamwork.engine.process import Process
 from streamwork.engine.report import Report
 from streamwork.errors import JobFailed
-from streamwork.flow.channel import Channel
-from streamwork.flow.dispatcher import Dispatcher
-from streamwork.flow.wiring import Place, channel_name, downstream, upstream, ways
+from streamwork.flow.channel import Bound, Channel
+from streamwork.flow.transport import MemoryTransport
 from streamwork.job import Layout
 from streamwork.world import Clock, Disk, RealClock
 
@@ -57,35 +55,20 @@ class Engine:
         schedule: Schedule | None = None,
         align: bool = True,
         clock: Clock | None = None,
+        bound: Bound | None = None,
     ) -> None:
         """Set up every instance from the state that `works` name, before the first event."""
         self._layout = layout
         self._clock = clock or RealClock()
         self._schedule = schedule or InOrder()
         self._manager = CheckpointManager(layout.graph)
-        self._executors: dict[Place, Executor] = {}
-        channels = {
-            (before, (work.chain, work.instance)): Channel(channel_name(before, (work.chain, work.instance)))
-            for work in works
-            for before in upstream(layout, (work.chain, work.instance))
+        process = Process(layout, disk, self._clock, align)
+        places = [(work.chain, work.instance) for work in works]
+        transport = MemoryTransport(layout, places, bound)
+        self._executors = {
+            place: process.executor(work, transport, new_attempt, self._manager.report)
+            for place, work in zip(places, works, strict=True)
         }
-        for work in works:
-            place, nodes = (work.chain, work.instance), layout.chains[work.chain].nodes
-            inputs = {before: channels[before, place] for before in upstream(layout, place)}
-            outputs = {after: channels[place, after] for after in downstream(layout, place)}
-            chain = Chain(
-                layout.graph, nodes, work.instance, layout.interleaves(work.chain), layout.rotates(work.chain)
-            )
-            self._executors[place] = Executor(
-                f"{nodes[0]}[{work.instance}]",
-                Instance(chain, disk, work, clock=self._clock),
-                new_attempt,
-                Dispatcher(list(inputs.values()), align),
-                [channel.name for before, channel in inputs.items() if layout.has_event_time(before[0])],
-                ways(layout, place, outputs),
-                list(outputs.values()),
-                self._manager.report,
-            )
 
     def submit(self, works: Sequence[Assignment]) -> None:
         """Issue the next checkpoint event: each source reads its slice and then passes it on."""
@@ -98,7 +81,7 @@ class Engine:
         while self._manager.missing(epoch):
             if expired():
                 raise Abandoned(epoch)
-            if not self.step(epoch) and not self._wait():
+            if not self.turn(epoch) and not self._wait():
                 missing = ", ".join(
                     f"{component}[{instance}]" for component, instance in sorted(self._manager.missing(epoch))
                 )
@@ -107,7 +90,7 @@ class Engine:
                     f"epoch {epoch}: nothing is left to do, but these have not reported: {missing}",
                     "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
                 )
-        return self._manager.take(epoch)
+        return self._manager.complete(epoch)
 
     def _wait(self) -> bool:
         """Every instance waits for another, or for an event to be tried again: let the time pass, in small steps. False if none
@@ -122,8 +105,8 @@ class Engine:
         self._clock.sleep(min(max(0.0, until - self._clock.monotonic()), WAIT_SECONDS))
         return True
 
-    def step(self, epoch: int) -> bool:
-        """One step of one instance; False if there is none to do."""
+    def turn(self, epoch: int) -> bool:
+        """One turn of one instance; False if none is possible."""
         choices: list[Choice] = [
             (executor, choice) for executor in self._executors.values() for choice in executor.choices()
         ]
@@ -131,7 +114,7 @@ class Engine:
             return False
         executor, choice = self._schedule.choose(choices)
         try:
-            executor.step(choice)
+            executor.turn(choice)
         except Abandoned:
             raise
         except Exception as error:

@@ -1,8 +1,11 @@
-"""The instance executor: runs one instance of one chain, a step at a time.
+"""The instance executor: runs one instance of one chain, a turn at a time.
 
-A step is one piece of a source, or one item of an input. At a checkpoint event the executor stores the state, reports, and
-passes the event on to every instance downstream; user code never sees it. Whoever schedules may choose among all steps that are
+A turn processes one slice of a source, or one item of an input. At a checkpoint event the executor stores the state, reports, and
+passes the event on to every instance downstream; user code never sees it. A schedule may choose among all turns that are
 possible: the results are the same.
+
+Where an output is bounded and full, no more events are processed. Watermarks and checkpoint events pass: an instance that is
+blocked still takes its checkpoint event, so that alignment cannot deadlock.
 """
 
 from __future__ import annotations
@@ -11,15 +14,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
+import numpy as np
+
 from streamwork.delivery.counts import Counts
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.instance import Instance
 from streamwork.engine.report import Report
-from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data, Watermark
+from streamwork.engine.wave import Leaving
+from streamwork.flow.channel import Advances, Aligned, Channel, CheckpointEvent, Data, Part, Watermark
 from streamwork.flow.dispatcher import Dispatcher
+from streamwork.flow.lineage import NEVER
+from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.flow.wiring import Ways
 
-Tell = Callable[[int, Sequence[Report]], None]  # epoch, reports of one instance
+ReportTo = Callable[[int, Sequence[Report]], None]  # epoch, reports of one instance
 
 
 class Executor:
@@ -29,88 +37,88 @@ class Executor:
         instance: Instance,
         new_attempt: Callable[[], str],
         dispatcher: Dispatcher,
-        timed: Sequence[str],
         ways: Ways,
-        downstream: Sequence[Channel],
-        tell: Tell,
+        outputs: Sequence[Channel],
+        report: ReportTo,
     ) -> None:
-        """`timed` are the names of the inputs that bring watermarks: each holds event time back until it has spoken."""
         self.name = name
-        self._instance = instance
+        self.instance = instance
         self._new_attempt = new_attempt
         self._dispatcher = dispatcher
         self._ways = ways
-        self._downstream = downstream
-        self._tell = tell
+        self._outputs = outputs
+        self._report = report
         self._planned: deque[Assignment] = deque()  # of a source: the epochs to read
         self._works: dict[int, Assignment] = {}  # what each epoch brings
         self._reading: Iterator[None] | None = None
-        self._sent: datetime | None = None  # the last watermark
+        self._sent = NEVER  # the last watermark
         self._begun = False  # True when something has been processed since the states were restored
-        self._closing: Aligned | None = None  # the checkpoint event that waits for an event to be tried again
-        for channel in timed:
-            instance.chain.watermarks.setdefault(channel, None)
+        self._closing: Aligned | None = None  # the checkpoint event that waits for an event to be retried
 
     def plan(self, work: Assignment, reads: bool) -> None:
-        """This is what an epoch brings. If it `reads`: when the slices before it are read, and then issue its checkpoint event."""
+        """Prepare for an epoch. If it `reads`, its slices follow those of the epochs before, and then its checkpoint event."""
         self._works[work.epoch] = work
-        self._instance.adopt(work.states)
+        self.instance.adopt(work.states)
         if reads:
             self._planned.append(work)
 
     def choices(self) -> list[Channel | None]:
-        """What could be done next: an input to take from, or None for reading on. While an event waits to be tried again, that
-        alone, when its time has come.
+        """The possible turns: an input to receive from, or None for reading on. While an event waits to be retried, that alone,
+        when it is due.
         """
-        if (waiting := self._instance.chain.waiting) is not None:
+        if (waiting := self.instance.chain.waiting) is not None:
             assert waiting.tries is not None
             return [None] if waiting.tries.is_due() else []
-        ready: list[Channel | None] = list(self._dispatcher.ready())
-        if self._planned or self._reading is not None:
+        has_room = all(channel.has_room() for channel in self._outputs)
+        ready: list[Channel | None] = [
+            channel for channel in self._dispatcher.ready() if has_room or not isinstance(channel.items[0], Data)
+        ]
+        if has_room and (self._planned or self._reading is not None):
             ready.append(None)
         return ready
 
     @property
     def waits_until(self) -> float | None:
-        """When an event is tried again, by the monotonic clock; None if none waits."""
-        waiting = self._instance.chain.waiting
+        """When an event is retried, by the monotonic clock; None if none waits."""
+        waiting = self.instance.chain.waiting
         return None if waiting is None or waiting.tries is None else waiting.tries.until
 
     def refresh(self) -> None:
-        """Say again what waits. May be called from any thread."""
-        self._instance.marks.refresh()
+        """Renew the mark of the event that waits. May be called from any thread."""
+        self.instance.marks.refresh()
 
-    def step(self, choice: Channel | None) -> None:
-        if self._instance.chain.waiting is not None:
-            self._instance.chain.resume()
+    def turn(self, choice: Channel | None) -> None:
+        """One of the possible turns."""
+        chain = self.instance.chain
+        if chain.waiting is not None:
+            chain.resume()
             self._pass_on()
             if self._closing is not None:
                 self._finish(self._closing)
         elif choice is None:
             self._read_on()
         else:
-            item = self._dispatcher.take(choice)
+            item = self._dispatcher.receive(choice)
             if isinstance(item, Aligned):
                 self._checkpoint(item)
             elif item is not None:
                 self._in_epoch(item.epoch)
-                if isinstance(item, Data):
-                    self._begun = True
-                    self._instance.chain.take(item.to, item.events)
-                    self._pass_on()
-                elif item.resumed and not self._begun:
-                    self._instance.chain.watermarks[choice.name] = item.at
+                if isinstance(item, Watermark) and item.resumed and not self._begun:
+                    chain.progress.resume({choice.name: microseconds(item.at)})
                     self._resume()
+                    return
+                self._begun = True
+                if isinstance(item, Data):
+                    chain.receive(choice.name, item)
                 else:
-                    self._begun = True
-                    self._instance.chain.take_watermark(choice.name, item.at)
-                    self._pass_on()
+                    chain.advance(choice.name, item.at)
+                self._pass_on()
 
     def _read_on(self) -> None:
         work = self._planned[0]
         if self._reading is None:
             self._in_epoch(work.epoch)
-            self._reading = self._instance.read(work)
+            self._reading = self.instance.read(work)
         try:
             next(self._reading)
         except StopIteration:
@@ -121,63 +129,83 @@ class Executor:
         self._pass_on()
 
     def _in_epoch(self, epoch: int) -> None:
-        """The first thing that is seen of an epoch begins it."""
-        if self._instance.epoch == 0:
-            work = self._works.pop(epoch, None) or self._instance.unplanned(epoch)
-            self._instance.begin(work, self._new_attempt())
+        """The first item of an epoch begins it."""
+        if self.instance.epoch == 0:
+            work = self._works.pop(epoch, None) or self.instance.unplanned(epoch)
+            self.instance.begin(work, self._new_attempt())
             if not self._begun:
                 self._resume()
-            self._instance.bring(work)
+            self.instance.bring(work)
 
     def _checkpoint(self, event: Aligned) -> None:
-        """Store, pass on, report: everything before the checkpoint event is in, nothing behind it."""
+        """Store, pass on, report: everything before the checkpoint event is included, nothing behind it."""
         self._in_epoch(event.epoch)
-        self._instance.chain.drain()
+        self.instance.chain.drain()
         self._pass_on()
         self._begun = True
         self._finish(event)
 
     def _finish(self, event: Aligned) -> None:
-        self._closing = event if self._instance.chain.waiting is not None else None
+        self._closing = event if self.instance.chain.waiting is not None else None
         if self._closing is not None:  # the checkpoint waits
             return
-        reports = self._instance.finish(event.attempts)
-        for channel in self._downstream:
-            channel.send(CheckpointEvent(event.epoch, self._instance.attempt))
-        self._tell(event.epoch, reports)
+        reports = self.instance.finish(event.attempts)
+        for channel in self._outputs:
+            channel.send(CheckpointEvent(event.epoch, self.instance.attempt))
+        self._report(event.epoch, reports)
 
     def _pass_on(self) -> None:
-        chain, epoch = self._instance.chain, self._instance.epoch
-        for entry in chain.outbox:
+        outbox = self.instance.chain.outbox
+        for entry in outbox:
             if isinstance(entry, datetime):
-                self._send_watermark(entry)
-                continue
-            through, events = entry
+                self._send_watermark(microseconds(entry))
+            else:
+                self._send(entry)
+        outbox.clear()
+
+    def _send(self, leaving: Leaving) -> None:
+        """Each instance downstream gets its share of the events, and every advance of event time."""
+        epoch = self.instance.epoch
+        parts: dict[str, list[Part]] = {}
+        for through, batch in leaving.parts:
             for to, route, channels in self._ways.get(through, ()):
-                for target, share in route(events).items():
-                    channels[target].send(Data(epoch, through, to, share))
-        chain.outbox.clear()
+                for target, share in route(batch).items():
+                    parts.setdefault(channels[target].name, []).append(Part(through, to, share))
+        advances = self._advances(leaving.advances)
+        for channel in self._outputs:
+            mine = parts.get(channel.name, [])
+            if mine or len(advances.times):
+                channel.send(Data(epoch, tuple(mine), advances))
+
+    def _advances(self, advances: Advances) -> Advances:
+        """Those that raise the watermark of this instance."""
+        moments, times = advances
+        if not len(times):
+            return advances
+        rising = np.flatnonzero(times > np.maximum(np.concatenate(([self._sent], times[:-1])), self._sent))
+        self._sent = max(self._sent, int(times[-1]))
+        return Advances(moments[rising], times[rising])
 
     def _resume(self) -> None:
-        """Tell those behind how far event time had come when the states were stored, as far as that is known."""
-        now = self._instance.chain.watermark
+        """Send downstream how far event time had come when the states were stored, as far as that is known."""
+        now = self.instance.chain.progress.minimum
         if now is not None:
             self._send_watermark(now, resumed=True)
 
-    def _send_watermark(self, now: datetime, resumed: bool = False) -> None:
+    def _send_watermark(self, now: int, resumed: bool = False) -> None:
         if now != self._sent:
             self._sent = now
-            for channel in self._downstream:
-                channel.send(Watermark(self._instance.epoch, now, resumed))
+            for channel in self._outputs:
+                channel.send(Watermark(self.instance.epoch, from_microseconds(now), resumed))
 
     def counted(self, epoch: int) -> list[Counts]:
-        """What it has counted so far of an epoch that it has not finished."""
-        return self._instance.counted() if self._instance.epoch == epoch else []
+        """The counters of an epoch that is not finished."""
+        return self.instance.counted() if self.instance.epoch == epoch else []
 
     def close(self) -> None:
-        self._instance.discard()
-        self._instance.chain.close()
+        self.instance.discard()
+        self.instance.chain.close()
 
     def discard(self) -> None:
-        """After an error: open files are let go, operators are not closed."""
-        self._instance.discard()
+        """After an error: close open files, but not the operators."""
+        self.instance.discard()

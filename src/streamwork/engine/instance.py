@@ -8,13 +8,13 @@ finish()       changed records and staged outputs are durable; the report names 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
@@ -33,8 +33,11 @@ from streamwork.engine.report import Report
 from streamwork.engine.steps.operator_steps import SourceStep
 from streamwork.engine.steps.staging import Staging
 from streamwork.errors import JobFailed, StreamworkError
+from streamwork.flow.acks import Acks
+from streamwork.flow.batch import Batch
 from streamwork.flow.blame import Blame
-from streamwork.flow.lineage import Following, Mark, Tracked
+from streamwork.flow.lineage import Lineage
+from streamwork.flow.progress import Progress
 from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Isolation
@@ -54,7 +57,7 @@ class Instance:
         self.chain = chain
         self._wall = clock or RealClock()
         self._clock = self._wall.monotonic
-        chain.pace = self._pace = AdaptiveBatch(self._clock) if chain.graph.previews else None
+        chain.adaptive = self._adaptive = AdaptiveBatch(self._clock) if chain.graph.previews else None
         self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
         self.refs = dict(work.states)  # component -> the files that hold its state
         self._disk = disk
@@ -73,7 +76,8 @@ class Instance:
         self.epoch = 0  # 0: none is under way
         self.marks: Marks  # of the epoch under way: what waits to be tried again
         self._counts = False  # True while the chain counts for the epoch under way
-        self.chain.watermarks = {name: _time(at) for name, at in work.watermarks.items()}
+        chain.progress = Progress()
+        chain.progress.resume(work.watermarks)
 
     def adopt(self, states: dict[str, tuple[FileRef, ...]]) -> None:
         """Name the files as the driver does: it may have put a snapshot in the place of many of them."""
@@ -109,7 +113,7 @@ class Instance:
         self.chain.open(self.states, self._stagings, self._claim, self.marks)
         self._counts = True
         if self.chain.graph.promise.acknowledges:
-            self.chain.follow(work.lanes, work.event_ids(), bool(work.retried))
+            self.chain.track(work.lanes, work.event_ids(), bool(work.retried))
 
     def unplanned(self, epoch: int) -> Assignment:
         """Of an epoch that has begun before, as it may where inputs are not aligned: it brings nothing more."""
@@ -124,8 +128,10 @@ class Instance:
             kind = node.gives if node.kind is NodeKind.SOURCE else node.takes
             assert kind is not None
             events = [_event(node, kind, replay.event) for replay in replays]
-            tracked = self.chain.graph.promise.acknowledges
-            self.chain.replay(to, Tracked(events, [Mark(replay.root) for replay in replays]) if tracked else events)
+            lineage = None
+            if self.chain.graph.promise.acknowledges:
+                lineage = Lineage(roots=np.array([replay.root for replay in replays], np.int64))
+            self.chain.replay(to, Batch(events, lineage))
 
     def read(self, work: Assignment) -> Iterator[None]:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
@@ -170,7 +176,7 @@ class Instance:
                 return
 
     def _parts(self, piece: Slice) -> Iterable[Slice]:
-        return [piece] if self._pace is None else self._pace.slices(piece)
+        return [piece] if self._adaptive is None else self._adaptive.slices(piece)
 
     def finish(self, consumed: tuple[str, ...] = ()) -> tuple[Report, ...]:
         """The checkpoint of this epoch: between two events, for every component of the chain alike."""
@@ -195,11 +201,11 @@ class Instance:
                 self.refs.get(node.id, ()) if node.keeps is not None else (),
                 staged.get(node.id),
                 consumed,
-                watermarks=_watermarks(chain, node),
+                watermarks=chain.progress.partitions(node.id),
                 next_tick=None if wake is None else microseconds(wake),
                 letters=letters.get(node.id),
-                troubles=_troubles(node.id, chain.instance, chain.following(node.id)),
-                acked=_acked(chain.following(node.id)),
+                troubles=_troubles(node.id, chain.instance, chain.acks(node.id)),
+                acked=_acked(chain.acks(node.id)),
                 taken=self._taken.get(node.id),
             )
             for node in chain.nodes
@@ -298,24 +304,15 @@ def _event(node: Node, kind: type[Event], text: str) -> Event:
         ) from None
 
 
-def _troubles(component: str, instance: int, following: Following | None) -> tuple[Trouble, ...]:
-    if following is None:
+def _troubles(component: str, instance: int, acks: Acks | None) -> tuple[Trouble, ...]:
+    if acks is None:
         return ()
-    failed = [Trouble(root, component, why or "failed", instance) for root, why in following.failed]
-    return (*failed, *(Trouble(root, component, "", instance, count) for root, count in following.owed.items()))
+    failed = [Trouble(root, component, why or "failed", instance) for root, why in acks.failed]
+    return (*failed, *(Trouble(root, component, "", instance, count) for root, count in acks.owed.items()))
 
 
-def _acked(following: Following | None) -> tuple[str, ...]:
-    return () if following is None else tuple(following.acked)
-
-
-def _watermarks(chain: Chain, node: Node) -> dict[str, int]:
-    mine = ((name.partition("/"), at) for name, at in chain.watermarks.items())
-    return {part: microseconds(at) for (source, _, part), at in mine if source == node.id and at is not None}
-
-
-def _time(value: int | None) -> datetime | None:
-    return None if value is None else from_microseconds(value)
+def _acked(acks: Acks | None) -> tuple[str, ...]:
+    return () if acks is None else tuple(acks.acked)
 
 
 def row_format(graph: Graph, node: Node, groups: int) -> RowFormat:

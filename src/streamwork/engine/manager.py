@@ -31,7 +31,7 @@ class CheckpointManager:
         """The reports that are there."""
         return list(self._reports.get(epoch, {}).values())
 
-    def take(self, epoch: int) -> list[Report]:
-        """The reports of an epoch that everyone has reported on."""
+    def complete(self, epoch: int) -> list[Report]:
+        """The reports of an epoch that all instances have reported on. Ends it."""
         assert not self.missing(epoch)
         return list(self._reports.pop(epoch).values())

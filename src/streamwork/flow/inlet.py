@@ -1,4 +1,4 @@
-"""The receiving end of all channels of one instance, where what comes was sent as parcels by other processes."""
+"""The receiving end of all channels of one instance from other processes: unpacks their parcels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from streamwork.flow.wiring import Place, channel_name
 
 
 class UpstreamFailed(Exception):
-    """Somebody before has failed, and has told the driver why."""
+    """An instance upstream has failed, and has reported why to the driver."""
 
 
 class Inlet:
-    """Checks that the parcels of every sender are all there, each once, in order, and of one attempt."""
+    """Checks that the parcels of every sender are complete, each once, in order, and of one attempt."""
 
     def __init__(self, wire: Wire, senders: Iterable[Place], to: Place) -> None:
         self.channels = {sender: Channel(channel_name(sender, to)) for sender in senders}
@@ -25,8 +25,8 @@ class Inlet:
         self._attempts: dict[Place, str] = {}
         self._complete: set[Place] = set()
 
-    def take(self, parcel: Parcel) -> Iterator[tuple[Channel, Item]]:
-        """What is in a parcel, and the channel that it belongs to."""
+    def unpack(self, parcel: Parcel) -> Iterator[tuple[Channel, Item]]:
+        """The items of a parcel, and the channel that they belong to."""
         head = parcel.head
         if head.kind is Kind.FAILED:
             raise UpstreamFailed
@@ -49,7 +49,7 @@ class Inlet:
             yield channel, item
 
     def finish(self) -> None:
-        """Nothing comes any more: every sender must have sent its checkpoint event."""
+        """The input is complete: every sender must have sent its checkpoint event."""
         if missing := [self._name(sender) for sender in self.channels if sender not in self._complete]:
             raise self._incomplete(f"no checkpoint event came from {', '.join(missing)}")
 
@@ -60,5 +60,5 @@ class Inlet:
         return JobFailed(
             "SW-EXCHANGE-INCOMPLETE",
             f"to {self._name(self._to)}: {what}",
-            "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
+            "start again: the last checkpoint is good. If it happens again, it is a fault in Streamwork: report it",
         )

@@ -29,11 +29,23 @@ def origins_of(source: str, partition: str, offsets: Array) -> Array:
     return (offsets.astype(np.uint64) + np.uint64(_base(source, partition)) & np.uint64(_MASK)).astype(np.int64)
 
 
-def derived(origin: int, number: int) -> int:
-    """Of the `number`th event that was emitted at once, counted from 0."""
-    if number == 0 or origin == NONE:
-        return origin
-    return int(_mixed(np.array([origin ^ (number * _STEP & _MASK)], np.uint64))[0]) & _MASK
+def descended(origins: Array, parents: Array) -> Array:
+    """Of emitted events: `origins` are those of the events they come from, whose places are `parents`.
+
+    The first event emitted at once keeps the origin; a second, third, ... gets one of its own.
+    """
+    if not len(parents):
+        return origins
+    starts = np.flatnonzero(np.diff(parents, prepend=-1))
+    if len(starts) == len(parents):
+        return origins
+    numbers = np.arange(len(parents)) - np.repeat(starts, np.diff(starts, append=len(parents)))
+    later = (numbers > 0) & (origins != NONE)
+    with np.errstate(over="ignore"):
+        steps = numbers[later].astype(np.uint64) * np.uint64(_STEP) & np.uint64(_MASK)
+    found = origins.copy()
+    found[later] = (_mixed(origins[later].astype(np.uint64) ^ steps) & np.uint64(_MASK)).astype(np.int64)
+    return found
 
 
 def turns(origins: Array, count: int) -> Array:

@@ -1,24 +1,27 @@
-"""The sending end of a channel whose other end is in another process: gathers items into parcels worth their overhead."""
+"""The sending end of a channel to another process: gathers items into parcels of a useful size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from streamwork.flow.channel import Channel, CheckpointEvent, Data, Item, Watermark
+import numpy as np
+
+from streamwork.flow.channel import Advances, Channel, CheckpointEvent, Data, Item, Watermark
 from streamwork.flow.parcel import Head, Kind, Parcel, Wire
 from streamwork.flow.wiring import Place, channel_name
 
 PIECE = 16_384
-"""Events to a parcel: a few hundred kilobytes of small ones."""
+"""Events per parcel: a few hundred kilobytes of small ones."""
 
 MOST_BYTES = 4_000_000
-"""A parcel of large events is divided until it is below this, or down to one event."""
+"""A larger parcel is divided until it is below this, or down to one event."""
 
 MOST_ITEMS = 50_000
 
 
 class Outlet(Channel):
-    """From one instance, in one attempt, to another. `take` gives the parcels that are ready."""
+    """From one instance, in one attempt, to another. `ready` gives the finished parcels."""
 
     def __init__(self, wire: Wire, sender: Place, to: Place, attempt: str) -> None:
         super().__init__(channel_name(sender, to))
@@ -27,7 +30,7 @@ class Outlet(Channel):
         self._to = to
         self._attempt = attempt
         self._waiting: list[Data | Watermark] = []
-        self._events = 0
+        self._count = 0
         self._ready: list[Parcel] = []
         self._number = 0
 
@@ -36,22 +39,25 @@ class Outlet(Channel):
             self._pack()
             self._ready.append(Parcel(self._head(Kind.CHECKPOINT, item.epoch)))
             return
+        if isinstance(item, Watermark) and item.resumed:
+            self._pack()  # it comes before everything else of its parcel
         self._waiting.append(item)
-        self._events += len(item.events) if isinstance(item, Data) else 0
-        if self._events >= PIECE or len(self._waiting) >= MOST_ITEMS:
+        self._count += len(item) if isinstance(item, Data) else 0
+        if self._count >= PIECE or len(self._waiting) >= MOST_ITEMS:
             self._pack()
 
-    def take(self) -> list[Parcel]:
+    def ready(self) -> list[Parcel]:
+        """The parcels that were finished since the last call."""
         ready, self._ready = self._ready, []
         return ready
 
     def failed(self, epoch: int) -> Parcel:
-        """Takes everything back that was sent."""
+        """Cancels everything that was sent."""
         return Parcel(Head(Kind.FAILED, epoch, self._sender, self._attempt, self._to))
 
     def _pack(self) -> None:
         self._ready += self._parcels(self._waiting)
-        self._waiting, self._events = [], 0
+        self._waiting, self._count = [], 0
 
     def _parcels(self, items: Sequence[Data | Watermark]) -> Iterator[Parcel]:
         if not items:
@@ -62,12 +68,12 @@ class Outlet(Channel):
                 yield from self._parcels(half)
             return
         assert packed is not None, "one event is one batch"
-        told, content = packed
-        yield Parcel(self._head(Kind.EVENTS, items[0].epoch, **told), content)
+        fields, content = packed
+        yield Parcel(self._head(Kind.EVENTS, items[0].epoch, **fields), content)
 
-    def _head(self, kind: Kind, epoch: int, **told: tuple[tuple[int, int], ...]) -> Head:
+    def _head(self, kind: Kind, epoch: int, **fields: Any) -> Head:
         number, self._number = self._number, self._number + 1
-        return Head(kind, epoch, self._sender, self._attempt, self._to, number, **told)
+        return Head(kind, epoch, self._sender, self._attempt, self._to, number, **fields)
 
 
 def _halves(items: Sequence[Data | Watermark]) -> tuple[Sequence[Data | Watermark], Sequence[Data | Watermark]] | None:
@@ -75,8 +81,40 @@ def _halves(items: Sequence[Data | Watermark]) -> tuple[Sequence[Data | Watermar
     if len(items) > 1:
         return items[: len(items) // 2], items[len(items) // 2 :]
     data = items[0]
-    if not isinstance(data, Data) or len(data.events) < 2:
+    if not isinstance(data, Data) or len(data) < 2:
         return None
-    middle = len(data.events) // 2
-    first, second = data.events[:middle], data.events[middle:]
-    return [Data(data.epoch, data.through, data.to, first)], [Data(data.epoch, data.through, data.to, second)]
+    first, second = _divided(data)
+    return [first], [second]
+
+
+def _divided(data: Data) -> tuple[Data, Data]:
+    """By moment, where there are several; else by part; else in the middle."""
+    parts, advances = data.parts, data.advances
+    known = [part.batch.moments for part in parts if part.batch.moments is not None]
+    assert len(known) in (0, len(parts)), "all are ordered, or none"
+    if known:
+        every = np.sort(np.concatenate(known))
+        middle = every[(len(every) - 1) // 2]
+        if middle < every[-1]:
+            ends = [int(moments.searchsorted(middle, "right")) for moments in known]
+            until = int(np.searchsorted(advances.moments, middle, "right"))
+            before = tuple(p._replace(batch=p.batch[:end]) for p, end in zip(parts, ends, strict=True) if end)
+            after = tuple(
+                p._replace(batch=p.batch[end:]) for p, end in zip(parts, ends, strict=True) if end < len(p.batch)
+            )
+            early, late = _split(advances, until)
+            return Data(data.epoch, before, early), Data(data.epoch, after, late)
+    until = int(np.searchsorted(advances.moments, known[0][0], "left")) if known else 0
+    early, late = _split(advances, until)
+    if len(parts) > 1:
+        half = len(parts) // 2
+        return Data(data.epoch, parts[:half], early), Data(data.epoch, parts[half:], late)
+    (part,) = parts
+    half = len(part.batch) // 2
+    first = Data(data.epoch, (part._replace(batch=part.batch[:half]),), early)
+    return first, Data(data.epoch, (part._replace(batch=part.batch[half:]),), late)
+
+
+def _split(advances: Advances, at: int) -> tuple[Advances, Advances]:
+    moments, times = advances
+    return Advances(moments[:at], times[:at]), Advances(moments[at:], times[at:])

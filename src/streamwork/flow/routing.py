@@ -1,4 +1,4 @@
-"""Routing: which instances of the next component an event goes to."""
+"""Routing: the instances of the next component that an event goes to."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from typing import Any
 import numpy as np
 
 from streamwork.components import Key
-from streamwork.components.columns import Columns, as_events
+from streamwork.components.columns import Columns
 from streamwork.components.grouping import AllInstances, Fields, Shuffle, Single
 from streamwork.components.keys import instance_of
+from streamwork.flow.batch import Batch
 from streamwork.flow.blame import Blame
-from streamwork.flow.lineage import Tracked
 from streamwork.flow.origins import NONE, from_content, turns
 from streamwork.job import Graph, Node, Port
 
-Events = list[Any] | Columns
-MOST_KEYS = 1_000_000  # whose instance is remembered
+MOST_KEYS = 1_000_000  # whose instance is cached
+Shares = dict[int, Batch]
+"""Instance -> its events, in order."""
 
 
 class Route(ABC):
-    """Chooses by what an event is and where it comes from: never by epoch, attempt, or what came before it. So input that is read
-    again goes the same way, wherever epochs are cut.
+    """Chooses by the content of an event and by its origin: never by epoch, attempt, or earlier events. So replayed input takes
+    the same route, wherever epochs are cut.
     """
 
     @abstractmethod
-    def __call__(self, events: Events) -> dict[int, Events]:
-        """Instance -> its events, in order; columns stay columns."""
+    def __call__(self, batch: Batch) -> Shares:
+        """The share of each instance; columns stay columns."""
 
 
 def route_to(graph: Graph, before: Node, node: Node, port: Port, groups: int, sender: int) -> Route:
@@ -53,18 +54,18 @@ class _ToEach(Route):
     def __init__(self, instances: tuple[int, ...]) -> None:
         self._instances = instances
 
-    def __call__(self, events: Events) -> dict[int, Events]:
-        return dict.fromkeys(self._instances, events)
+    def __call__(self, batch: Batch) -> Shares:
+        return dict.fromkeys(self._instances, batch)
 
 
 class _InTurn(Route):
-    """To one instance, in rotation, by the position of the event (`flow.origins`)."""
+    """To one instance, in rotation, by the origin of the event (`flow.origins`)."""
 
     def __init__(self, count: int) -> None:
         self._count = count
 
-    def __call__(self, events: Events) -> dict[int, Events]:
-        return _shared(events, turns(_origins(events), self._count), self._count)
+    def __call__(self, batch: Batch) -> Shares:
+        return _shared(batch, turns(_origins(batch), self._count), self._count)
 
 
 class _ByKey(Route):
@@ -75,64 +76,52 @@ class _ByKey(Route):
         self._blame = blame
         self._instance = _Instances(key, count, groups)
 
-    def __call__(self, events: Events) -> dict[int, Events]:
-        if isinstance(events, Columns):
-            return self._split(events)
+    def __call__(self, batch: Batch) -> Shares:
+        if isinstance(batch.given, Columns):
+            return self._split(batch, batch.given)
         try:
-            return self._dealt(events)
-        except Exception:  # a key that does not fit its type, and was not asked to so far
-            self._blame.check(events)
+            return self._dealt(batch, batch.given)
+        except Exception:  # the key of an event that was not checked so far may not fit its type
+            self._blame.check(batch.given)
             raise
 
-    def _dealt(self, events: list[Any]) -> dict[int, Events]:
+    def _dealt(self, batch: Batch, events: list[Any]) -> Shares:
         instances = map(self._instance.__getitem__, self._key.values(events))
-        if isinstance(events, Tracked):
-            return _shared(events, np.fromiter(instances, np.int64, len(events)), self._count)
+        if batch.lineage is not None:
+            return _shared(batch, np.fromiter(instances, np.int64, len(events)), self._count)
         shares: list[list[Any]] = [[] for _ in range(self._count)]
         add = [share.append for share in shares]
         for event, instance in zip(events, instances, strict=True):
             add[instance](event)
-        return {instance: share for instance, share in enumerate(shares) if share}
+        return {instance: Batch(share) for instance, share in enumerate(shares) if share}
 
-    def _split(self, events: Columns) -> dict[int, Events]:
-        columns = [events.batch.column(name) for name in self._key.fields]
-        instances = self._key.column_instances(columns, self._count, self._groups)
-        return _shared(events, instances, self._count)
+    def _split(self, batch: Batch, columns: Columns) -> Shares:
+        keys = [columns.batch.column(name) for name in self._key.fields]
+        return _shared(batch, self._key.column_instances(keys, self._count, self._groups), self._count)
 
 
-def _shared(events: Events, instances: np.ndarray[Any, Any], count: int) -> dict[int, Events]:
-    """One sort of all events by instance, which keeps their order; each share is a part of the result."""
+def _shared(batch: Batch, instances: np.ndarray[Any, Any], count: int) -> Shares:
+    """Sort the events by instance once, keeping their order; each share is a part of the result."""
     order = np.argsort(instances, kind="stable")
     bounds = np.searchsorted(instances[order], np.arange(count + 1)).tolist()
-    if isinstance(events, Columns):
-        sorted_events: Events = events.take(order)
-    elif isinstance(events, Tracked):
-        places = order.tolist()
-        sorted_events = Tracked([list.__getitem__(events, at) for at in places], [events.marks[at] for at in places])
-    else:
-        sorted_events = [events[at] for at in order.tolist()]
-    return {instance: sorted_events[start:end] for instance, (start, end) in enumerate(pairwise(bounds)) if end > start}
+    ordered = batch.take(order)
+    return {instance: ordered[start:end] for instance, (start, end) in enumerate(pairwise(bounds)) if end > start}
 
 
-def _origins(events: Events) -> np.ndarray[Any, Any]:
-    """Of events that have no position, what is in them decides."""
-    if isinstance(events, Columns):
-        return np.array(from_content(events.events)) if events.origins is None else _known(events, events.origins)
-    if not isinstance(events, Tracked):
-        return np.array(from_content(events))
-    return _known(events, np.array([mark.origin for mark in events.marks], np.int64))
-
-
-def _known(events: Events, origins: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _origins(batch: Batch) -> np.ndarray[Any, Any]:
+    """The origins of the events. The content of an event stands in for an origin that it does not have."""
+    origins = None if batch.lineage is None else batch.lineage.origins
+    if origins is None:
+        return np.array(from_content(batch.events))
     missing = np.flatnonzero(origins == NONE)
     if len(missing):
-        origins, content = origins.copy(), as_events(events)
-        origins[missing] = from_content(content[at] for at in missing.tolist())
+        origins, events = origins.copy(), batch.events
+        origins[missing] = from_content(events[at] for at in missing.tolist())
     return origins
 
 
 class _Instances(dict[Any, int]):
-    """Key value -> its instance. Hashing a key's bytes costs more than finding it here."""
+    """Key value -> its instance. Hashing a key's bytes costs more than a look-up here."""
 
     def __init__(self, key: Key, count: int, groups: int) -> None:
         self._key = key

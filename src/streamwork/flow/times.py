@@ -1,10 +1,19 @@
-"""Times as files and parcels hold them: whole microseconds since 1970."""
+"""Times as files, parcels and side columns hold them: whole microseconds since 1970."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components.columns import Columns
+from streamwork.components.schema import in_utc
+from streamwork.flow.batch import Given
+from streamwork.flow.lineage import Array
+
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = pa.timestamp("us", tz="UTC")
 
 
 def microseconds(at: datetime) -> int:
@@ -13,3 +22,19 @@ def microseconds(at: datetime) -> int:
 
 def from_microseconds(value: int) -> datetime:
     return BEGINNING + timedelta(microseconds=value)
+
+
+def times_of(given: Given, field: str) -> Array:
+    """The values of a field of times, in microseconds."""
+    if isinstance(given, Columns):
+        column = given.batch.column(field)
+    else:
+        column = pa.array([in_utc(getattr(event, field)) for event in given], _TIMES)
+    return np.asarray(column.cast(pa.int64()).to_numpy())
+
+
+def latest(given: Given, field: str) -> int:
+    """The largest value of a field of times, in microseconds; there must be one."""
+    if isinstance(given, Columns):
+        return microseconds(given.latest(field))
+    return microseconds(max(in_utc(getattr(event, field)) for event in given))

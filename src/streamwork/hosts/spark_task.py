@@ -99,7 +99,7 @@ def _computed(
     try:
         for parcel in arrivals.parcels():
             if parcel.head.to == place:
-                yield from attempt.take(parcel)
+                yield from attempt.receive(parcel)
             else:
                 yield parcel
         if layout.chains[work.chain].is_source:

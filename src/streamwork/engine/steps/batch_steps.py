@@ -1,7 +1,7 @@
 """Steps of operators that work on whole columns: events are gathered into large batches, and no object is made of them.
 
-What waits here is applied when it is enough, and before a checkpoint in any case. Where the chain feeds single events, because
-something may come between two of them, nothing waits.
+What waits here is applied when it is enough, and before a checkpoint in any case. Where the steps behind need the order of single
+events, rows are applied one by one: a batch does not identify the event that an emitted one comes from.
 """
 
 from __future__ import annotations
@@ -16,22 +16,26 @@ from streamwork.components import BatchCollector, KeyedColumns
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_columns, conforming, distinct, python_values
 from streamwork.components.schema import fields_of
-from streamwork.engine.steps.operator_steps import InstanceStep, KeyedStep, OperatorStep
-from streamwork.engine.steps.step import RETURNED, Given, Outputs, Step, applying_failed, told
+from streamwork.engine.steps.emitted import Outputs
+from streamwork.engine.steps.failure import RETURNED, error_text
+from streamwork.engine.steps.keyed_steps import KeyedStep
+from streamwork.engine.steps.operator_steps import InstanceStep, OperatorStep
+from streamwork.engine.steps.step import Step
+from streamwork.flow.batch import Batch, Given, join_outputs
 from streamwork.wording import plural
 
 ROWS = 65_536
-"""Rows to a batch. Whatever a batch costs that does not depend on its rows is shared by them."""
+"""Rows per batch. The fixed cost of a batch is shared by its rows."""
 
 
 class BatchStep(Step):
-    """What they share."""
+    """Gathers, applies and retries whole batches."""
 
-    takes_columns = True
     rows = ROWS
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
+        self.orders_rows = False  # True if the steps behind need the moments of what it emits
         self._waiting: list[Given] = []
         self._count = 0
 
@@ -39,9 +43,11 @@ class BatchStep(Step):
         super().reset()
         self._waiting, self._count = [], 0
 
-    def process(self, events: Given) -> Outputs:
-        self._waiting.append(events)
-        self._count += len(events)
+    def process(self, batch: Batch) -> Outputs:
+        if self.orders_rows:
+            return self._one_by_one(batch, [])
+        self._waiting.append(batch.given)
+        self._count += len(batch)
         return self.drain() if self._count >= self.rows else {}
 
     def drain(self) -> Outputs:
@@ -53,8 +59,25 @@ class BatchStep(Step):
         self._waiting, self._count = [], 0
         return self._do(pieces)
 
+    def _one_by_one(self, batch: Batch, found: list[Outputs]) -> Outputs:
+        """Apply each row alone. What it emits has its moment."""
+        for place in range(len(batch)):
+            self._waiting, self._count = [batch.given[place : place + 1]], 1
+            found.append(_at_moment(self.drain(), batch, place))
+            if self.rest is not None:
+                self.rest = partial(self._row_again, self.rest, batch[place:])
+                break
+        return join_outputs(found)
+
+    def _row_again(self, rest: Any, batch: Batch) -> Outputs:
+        outputs = _at_moment(rest(), batch, 0)
+        if self.rest is not None:
+            self.rest = partial(self._row_again, self.rest, batch)
+            return outputs
+        return self._one_by_one(batch[1:], [outputs])
+
     def _do(self, pieces: Sequence[Columns]) -> Outputs:
-        """Apply them in order; where one is to be tried again, it and those behind it are what is left to do."""
+        """Apply pieces in order. If one is to be retried, it and those behind it are the rest."""
         done = _Out(self)
         for place, columns in enumerate(pieces):
             out = _Out(self)
@@ -66,30 +89,30 @@ class BatchStep(Step):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                if self._is_to_be_tried_again(columns, error):
+                if self._is_retried(columns, error):
                     self.rest = partial(self._do_again, pieces[place:])
                     break
-                raise applying_failed(self, _Batch(columns), error, is_one=False) from error
+                raise self.failed(_Rows(columns), error, is_one=False) from error
             self.processed += len(columns)
-            self.delivered += len(columns)  # of a batch nobody can tell which of its events gave what
-            done.take(out)
+            self.delivered += len(columns)  # a batch does not identify the events that gave something
+            done.extend(out)
         return done.outputs()
 
-    def _is_to_be_tried_again(self, columns: Columns, error: BaseException) -> bool:
+    def _is_retried(self, columns: Columns, error: BaseException) -> bool:
         return (
             self.tries is not None
             and isinstance(error, Exception)
-            and self.tries.failed(_Batch(columns), error, told(error))
+            and self.tries.failed(_Rows(columns), error, error_text(error))
         )
 
     def _do_again(self, pieces: Sequence[Columns]) -> Outputs:
-        """Try a whole batch again: of a stateless operator nothing else has to be taken back than what it has emitted. If it is
-        done, those behind it are what is left to do.
+        """Retry a whole batch: for a stateless operator only what it has emitted is undone. If it succeeds, those behind it are
+        the rest.
         """
         assert self.tries is not None
         if self.tries.marks.ended() and (error := self.tries.error) is not None:
             self.tries.over()
-            raise applying_failed(self, _Batch(pieces[0]), error, is_one=False) from error
+            raise self.failed(_Rows(pieces[0]), error, is_one=False) from error
         self.retried += 1
         outputs = self._do(pieces[:1])
         if self.rest is not None:  # it has failed again
@@ -113,7 +136,7 @@ class InstanceBatchStep(BatchStep, InstanceStep):
 
 
 class KeyedBatchStep(BatchStep, KeyedStep):
-    """An operator with one record per key, which it has as columns."""
+    """An operator with one record per key, in columns."""
 
     def use_state(self) -> None:
         assert self.node.keeps is not None
@@ -132,8 +155,14 @@ class KeyedBatchStep(BatchStep, KeyedStep):
         return self.operator.apply_batch(columns.batch, KeyedColumns(codes, keys, slots.columns, places), collector)
 
 
+def _at_moment(outputs: Outputs, batch: Batch, place: int) -> Outputs:
+    assert batch.moments is not None
+    moment = batch.moments[place : place + 1]
+    return {channel: out.at(moment.repeat(len(out))) for channel, out in outputs.items()}
+
+
 class _Out:
-    """Takes what is emitted, on every channel in order."""
+    """Collects what is emitted, on every channel in order."""
 
     def __init__(self, step: Step) -> None:
         self._node = step.node
@@ -155,13 +184,14 @@ class _Out:
         assert kind is not None
         mine.append(conforming(kind, batch, self._node.id))
 
-    def take(self, other: _Out) -> None:
-        """What another has, behind what is here."""
+    def extend(self, other: _Out) -> None:
+        """Add what another has collected."""
         for channel, given in other._emitted.items():
             self._emitted[channel] += given
 
     def outputs(self) -> Outputs:
-        return {channel: self._joined(channel, given) for channel, given in self._emitted.items() if given}
+        found = {channel: self._joined(channel, given) for channel, given in self._emitted.items() if given}
+        return {channel: Batch(given) for channel, given in found.items() if len(given)}
 
     def _joined(self, channel: str, given: list[Given]) -> Given:
         if len(given) == 1:
@@ -172,7 +202,7 @@ class _Out:
         return pieces[0] if len(pieces) == 1 else [event for piece in pieces for event in piece.events]
 
 
-class _Batch:
+class _Rows:
     """Stands in an error for the events of a batch."""
 
     def __init__(self, columns: Columns) -> None:

@@ -1,0 +1,222 @@
+"""The step of an operator with one record per key, and its timers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from itertools import count, repeat
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+
+from streamwork.components import KeyedCollector, TimerClock
+from streamwork.components.schema import fields_of
+from streamwork.components.validation import check_fits, fitting
+from streamwork.engine.steps.emitted import Emitted, Outputs
+from streamwork.engine.steps.failure import RETURNED
+from streamwork.engine.steps.key_check import KeyCheck
+from streamwork.engine.steps.step import Step
+from streamwork.errors import StreamworkError
+from streamwork.flow.batch import Batch
+from streamwork.flow.lineage import UNTRACKED
+from streamwork.job import Node
+from streamwork.state import KeyedState
+
+
+class KeyedStep(Step):
+    """An operator with one record per key."""
+
+    state: KeyedState
+    check_keys: KeyCheck | None = None  # of keys that come without an exchange, when they are first seen
+    moment_of_timers = 0  # of what timers emit, counted from the moment of the advance (`engine.routes`)
+    alarm: datetime | None = None  # `process` stops behind an event that sets a timer up to this event time
+    stopped: int | None = None  # how many events it has processed then
+    _timer: tuple[Any, datetime] | None = None  # that is to be retried
+
+    def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
+        super().__init__(node, instance, tracked)
+        assert node.keeps is not None
+        flat = not any(field.arrow.num_fields for field in fields_of(node.keeps).values())
+        kept: Any = node.keeps
+        self._copy: Callable[[Any], Any] = kept.__copy__ if flat else copy.deepcopy  # what copy.copy would call
+
+    def set_up(self) -> None:
+        self._guarded_set_up()
+
+    def use_state(self) -> None:
+        """The state has been given: it may come from a life in which the operator worked on columns."""
+        self.state.use_records()
+
+    # ---- events -------------------------------------------------------------------------------------------------
+
+    def process(self, batch: Batch) -> Outputs:
+        assert self.node.key is not None and self.node.keeps is not None
+        emitted = self._emitted()
+        collector = KeyedCollector(emitted.emit, self.times)
+        collector.tracking = self.acks
+        events = batch.events
+        event: Any = events[0]
+        try:
+            keys = self.node.key.values(events)
+            if self.state.layers:
+                self.state.warm(keys)
+            if self._atomic:
+                self._process_atomically(batch, keys, emitted, collector)
+            else:
+                apply, new_record, records = self.operator.apply, self.node.keeps, self.state.records
+                emissions, so_far, delivered = emitted.count, 0, 0
+                # `map` is lazy: a record is looked up when the event before it has been applied.
+                remaining = iter(emitted.applying(events) if self.keeps_lineage else events)
+                waiting = iter(keys)
+                for event, key, record in zip(remaining, waiting, map(records.get, keys), strict=True):
+                    if record is None:
+                        if self.check_keys is not None:
+                            self.check_keys([key])
+                        record = records[key] = new_record()
+                    collector.key = key
+                    if apply(event, record, collector) is not None:
+                        raise TypeError(RETURNED)
+                    if (now := emissions()) != so_far:
+                        delivered, so_far = delivered + 1, now
+                    if collector.asked and self._carry_out(collector):
+                        self.stopped = len(keys) - length_hint(waiting)
+                        if self.keeps_lineage:
+                            emitted.came()
+                        break
+                self.delivered += delivered
+                self.state.changed.update(keys if self.stopped is None else keys[: self.stopped])
+        except (KeyboardInterrupt, StreamworkError):
+            raise
+        except BaseException as error:
+            self.blame.check(events)  # the key of an event that does not fit may be no key at all
+            raise self.failed(event, error) from error
+        self.processed += len(batch) if self.stopped is None else self.stopped
+        return emitted.outputs(batch.lineage)
+
+    def _process_atomically(self, batch: Batch, keys: list[Any], emitted: Emitted, collector: KeyedCollector) -> None:
+        """The operator gets a copy of the record, which is kept on return. `_each`, written out: this is a hot loop."""
+        assert self.node.keeps is not None
+        apply, new_record, copied, acks = self.operator.apply, self.node.keeps, self._copy, self.acks
+        records, changed = self.state.records, self.state.changed
+        roots = batch.roots if acks is not None else repeat(UNTRACKED)
+        emissions, fits, newest, keeps_fitting = emitted.count, emitted.fits, emitted.first, fitting(new_record)
+        so_far = delivered = 0
+        for event, key, record, root, place in zip(
+            batch.events, keys, map(records.get, keys), roots, count(), strict=False
+        ):
+            if acks is not None:
+                acks.begin(root)
+            if record is None and self.check_keys is not None:
+                self.check_keys([key])
+            mine = new_record() if record is None else copied(record)
+            collector.key = key
+            try:
+                if apply(event, mine, collector) is not None:
+                    raise TypeError(RETURNED)
+                if collector.asked:
+                    collector.check()
+                if (now := emissions()) != so_far and not (now == so_far + 1 and fits(newest[-1])):
+                    emitted.check(so_far)
+                if not keeps_fitting(mine):
+                    check_fits(new_record, [mine], self.node.id)
+            except BaseException as error:
+                emitted.undo(so_far)
+                collector.forget_wishes()
+                if self.is_held(event, root, error):
+                    self.hold(batch, place)
+                    break
+                if self.keeps_lineage:
+                    emitted.came()
+                continue
+            records[key] = mine
+            changed.add(key)
+            if now != so_far:
+                delivered, so_far = delivered + 1, now
+                if emitted.several:
+                    emitted.keep()
+            if self.keeps_lineage:
+                emitted.came()
+            if collector.asked and self._carry_out(collector):
+                self.stopped = place + 1
+                break
+        self.delivered += delivered
+
+    def _carry_out(self, collector: KeyedCollector) -> bool:
+        """Do what the operator requested in one call: forget its key, set timers. True if a timer ends the current stretch."""
+        collector.check()
+        key, rings = collector.key, False
+        if collector.cleared:
+            self.state.forget(key)
+        for timer in collector.timers:
+            self.state.set_timer(key, timer)
+            if key not in self.state.records:
+                assert self.node.keeps is not None
+                self.state.records[key] = self.node.keeps()
+            if self.alarm is not None and timer.clock is TimerClock.EVENT and timer.at <= self.alarm:
+                rings = True
+        self.state.changed.add(key)
+        collector.forget_wishes()
+        return rings
+
+    # ---- timers -------------------------------------------------------------------------------------------------
+
+    def fired_at(self, outputs: Outputs, moment: int) -> Outputs:
+        """What timers emitted at the moment of an advance."""
+        if not self.keeps_lineage:
+            return outputs
+        at = moment + self.moment_of_timers
+        return {channel: batch.at(np.full(len(batch), at, np.int64)) for channel, batch in outputs.items()}
+
+    def fire(self, clock: TimerClock, now: datetime) -> Outputs:
+        """Call `on_timer` for every timer of that clock that is due. Each is counted like an event."""
+        emitted = Emitted(self._output)
+        collector = KeyedCollector(emitted.emit, self.times)
+        assert self.node.keeps is not None
+        collector.tracking = self.acks  # it may acknowledge the events that it has gathered
+        while (due := self._timer or self.state.pop_due(clock, now)) is not None:
+            key, at = due
+            if self.acks is not None:
+                self.acks.begin(UNTRACKED)
+            record = self.state.records.get(key)
+            mine = self.node.keeps() if record is None else self._copy(record) if self._atomic else record
+            collector.key = key
+            before = emitted.count()
+            self.processed += 1
+            try:
+                if self._timer is not None:
+                    self._retry_timer()
+                self.operator.on_timer(key, at, mine, collector)
+                collector.check()
+                emitted.check(before)
+                check_fits(self.node.keeps, [mine], self.node.id)
+            except BaseException as error:
+                emitted.undo(before)
+                collector.forget_wishes()
+                if self.is_held(f"the timer of {key!r} at {at.isoformat()}", UNTRACKED, error):
+                    self._timer, self.rest = due, partial(self.fire, clock, now)
+                    self.processed -= 1
+                    break
+                self._timer = None
+                continue
+            if self._timer is not None and self.tries is not None:
+                self._timer = None
+                self.tries.over()
+            self.delivered += emitted.count() != before
+            emitted.keep()
+            self.state.records[key] = mine
+            if collector.asked:
+                self._carry_out(collector)
+        return emitted.outputs()
+
+    def _retry_timer(self) -> None:
+        """Raises the error of the last try if the driver requests the end of all waits."""
+        assert self.tries is not None and self.tries.error is not None
+        if self.tries.marks.ended():
+            raise self.tries.error
+        self.retried += 1
+
+    def counters(self) -> dict[str, int]:
+        return {**super().counters(), "keys": len(self.state)}

@@ -1,0 +1,25 @@
+"""The step for a component."""
+
+from __future__ import annotations
+
+from streamwork.components import KeyedOperator
+from streamwork.engine.steps.batch_steps import InstanceBatchStep, KeyedBatchStep, OperatorBatchStep
+from streamwork.engine.steps.keyed_steps import KeyedStep
+from streamwork.engine.steps.operator_steps import InstanceStep, OperatorStep
+from streamwork.engine.steps.sink_steps import StageStep, WriteStep
+from streamwork.engine.steps.step import Step
+from streamwork.job import Graph, Node, NodeKind
+
+
+def make_step(graph: Graph, node: Node, instance: int) -> Step:
+    """The step that runs an operator or a sink."""
+    promise = graph.promise
+    if node.kind is NodeKind.SINK:
+        return StageStep(node, instance) if graph.stages(node) else WriteStep(node, instance, promise.acknowledges)
+    batches = hasattr(node.component, "apply_batch")
+    kind: type[Step] = OperatorBatchStep if batches else OperatorStep
+    if isinstance(node.component, KeyedOperator):
+        kind = KeyedBatchStep if batches else KeyedStep
+    elif node.keeps is not None:
+        kind = InstanceBatchStep if batches else InstanceStep
+    return kind(node, instance, promise.acknowledges)

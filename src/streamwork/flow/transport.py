@@ -1,0 +1,81 @@
+"""Transports: how the items of a channel get from one instance to another.
+
+MemoryTransport   both ends are in one process, and objects are passed
+ParcelTransport   one end of each channel is here, the other in another process, and parcels are passed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from streamwork.flow.channel import Bound, Channel, Item
+from streamwork.flow.inlet import Inlet
+from streamwork.flow.outlet import Outlet
+from streamwork.flow.parcel import Parcel, Wire
+from streamwork.flow.wiring import Place, channel_name, downstream, upstream
+from streamwork.job import Layout
+
+
+class Transport(Protocol):
+    """Gives each instance its ends of channels. What is sent comes out in order, each item once."""
+
+    def inputs(self, place: Place) -> Mapping[Place, Channel]:
+        """By sender."""
+
+    def outputs(self, place: Place) -> Mapping[Place, Channel]:
+        """By receiver."""
+
+
+class MemoryTransport:
+    """Between instances of one process. A `bound` holds for every channel."""
+
+    def __init__(self, layout: Layout, places: Iterable[Place], bound: Bound | None = None) -> None:
+        self._layout = layout
+        self._channels = {
+            (before, place): Channel(channel_name(before, place), bound)
+            for place in places
+            for before in upstream(layout, place)
+        }
+
+    def inputs(self, place: Place) -> Mapping[Place, Channel]:
+        return {before: self._channels[before, place] for before in upstream(self._layout, place)}
+
+    def outputs(self, place: Place) -> Mapping[Place, Channel]:
+        return {after: self._channels[place, after] for after in downstream(self._layout, place)}
+
+
+class ParcelTransport:
+    """Between one attempt of one instance and instances in other processes."""
+
+    def __init__(self, layout: Layout, place: Place, attempt: str) -> None:
+        wire = Wire(layout)
+        self._place = place
+        self._inlet = Inlet(wire, upstream(layout, place), place)
+        self._outlets = {to: Outlet(wire, place, to, attempt) for to in downstream(layout, place)}
+
+    def inputs(self, place: Place) -> Mapping[Place, Channel]:
+        assert place == self._place
+        return self._inlet.channels
+
+    def outputs(self, place: Place) -> Mapping[Place, Channel]:
+        assert place == self._place
+        return self._outlets
+
+    def unpack(self, parcel: Parcel) -> Iterator[tuple[Channel, Item]]:
+        """The items of a parcel that has arrived, and their channel."""
+        return self._inlet.unpack(parcel)
+
+    def finish(self) -> None:
+        """The input is complete. Raises if a parcel is missing."""
+        self._inlet.finish()
+
+    def ready(self) -> Iterator[Parcel]:
+        """The parcels that are to be sent."""
+        for outlet in self._outlets.values():
+            yield from outlet.ready()
+
+    def failed(self, epoch: int) -> Iterator[Parcel]:
+        """Parcels that cancel everything that was sent."""
+        for outlet in self._outlets.values():
+            yield outlet.failed(epoch)

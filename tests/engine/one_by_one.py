@@ -1,0 +1,282 @@
+"""The oracle of batches: a chain through which each event passes alone, depth first, with timers fired behind each.
+
+And random jobs for it: branches that part and meet, children, filters, timers of all kinds, columns, watermarks that are read.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink, StatefulOperator, Stream
+from streamwork.components import TimerClock
+from streamwork.components.collector import MAIN
+from streamwork.engine.chain import Chain
+from streamwork.engine.steps.batch_steps import BatchStep
+from streamwork.engine.steps.keyed_steps import KeyedStep
+from streamwork.engine.times import RowTimes
+from streamwork.engine.wave import Leaving
+from streamwork.flow.batch import Batch
+from streamwork.flow.channel import Data
+from streamwork.flow.times import from_microseconds, times_of
+from streamwork.job import Input, NodeKind
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NONE = SqliteSink("never-opened.db", "t")
+
+
+class OneByOne(Chain):
+    """Feeds single events, depth first: what one emits reaches everything behind before the next one enters."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        mine = {node.id for node in self.nodes}
+        self._behind: dict[Input, list[str]] = {}
+        for name, step in self._steps.items():
+            for one in step.node.inputs:
+                if one.node in mine:
+                    self._behind.setdefault(one, []).append(name)
+            if isinstance(step, BatchStep):
+                step.rows, step.orders_rows = 1, False
+        outside = [node for node in self.graph.nodes if node.id not in mine]
+        self._out = {one for node in outside for one in node.inputs if one.node in mine}
+
+    def _begin(self, behind: str, batch: Batch, time: str | None, name: str) -> None:
+        for one in singles(batch):
+            self._emit(behind, {MAIN: one})
+            if time is not None:
+                self._rise(name, int(times_of(one.given, time)[0]))
+
+    def _receive(self, channel: str, data: Data) -> None:
+        for part in data.parts:
+            for one in singles(part.batch):
+                self._feed(part.to, one)
+        for time in data.advances.times.tolist():
+            self._rise(channel, time)
+
+    def tick(self, now: datetime) -> None:
+        self.now = now
+        self._fire(TimerClock.PROCESSING, now)
+
+    def drain(self) -> None:
+        for name, step in self._steps.items():
+            self._emit(name, step.drain())
+
+    def _rise(self, name: str, time: int) -> None:
+        before = self.progress.of(name)
+        if before is not None and time <= before:
+            return
+        if (minima := self.progress.advance(name, np.array([time]))) is not None:
+            now = from_microseconds(int(minima[0]))
+            self._fire(TimerClock.EVENT, now)
+            if self._out:
+                self.outbox.append(now)
+
+    def _fire(self, clock: TimerClock, now: datetime) -> None:
+        for name, step in self._steps.items():
+            if isinstance(step, KeyedStep) and step.operator.uses_timers:
+                if isinstance(step.times, RowTimes):
+                    step.times.at = self.progress.minimum
+                self._emit(name, step.fire(clock, now))
+
+    def _feed(self, to: str, batch: Batch) -> None:
+        step = self._steps[to]
+        if isinstance(step.times, RowTimes):
+            step.times.at = self.progress.minimum
+        self._emit(to, step.process(batch))
+
+    def _emit(self, by: str, outputs: Any) -> None:
+        for channel in (MAIN, *self.graph[by].channels):
+            if (batch := outputs.get(channel)) is None or not len(batch):
+                continue
+            batch = batch.at(None)
+            if Input(by, channel) in self._out:
+                self.outbox.append(Leaving([(Input(by, channel), batch)]))
+            for to in self._behind.get(Input(by, channel), ()):
+                self._feed(to, batch)
+
+
+def singles(batch: Batch) -> Iterable[Batch]:
+    return (batch[place : place + 1] for place in range(len(batch)))
+
+
+# ---- random jobs --------------------------------------------------------------------------------------------------
+
+
+class Item(Event):
+    key: str
+    number: int
+    at: datetime
+    trace: str = ""
+
+
+class Count(Record):
+    count: int = 0
+
+
+def marked(item: Item, mark: str) -> Item:
+    return Item(item.key, item.number, item.at, item.trace + mark)
+
+
+class Marking(Operator[Item, Item]):
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def apply(self, event: Item, collector: Any) -> None:
+        collector.emit(marked(event, self.mark))
+
+
+class Children(Marking):
+    """None to three children."""
+
+    def apply(self, event: Item, collector: Any) -> None:
+        for child in range((event.number + len(event.trace)) % 4):
+            collector.emit(marked(event, f"{self.mark}{child}"))
+
+
+class Parting(Marking):
+    """Some events on another channel, some on both."""
+
+    channels = {"side": Item}
+
+    def apply(self, event: Item, collector: Any) -> None:
+        if event.number % 3:
+            collector.emit(marked(event, self.mark), "side")
+        if event.number % 2:
+            collector.emit(marked(event, self.mark + "m"))
+
+
+class Numbering(StatefulOperator[Item, Count, Item]):
+    """Numbers the events of its instance: it shows their order."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def setup_instance(self, instance: Any, state: Count | None) -> None:
+        self.state = state or Count()
+
+    def get_state(self) -> Count:
+        return self.state
+
+    def apply(self, event: Item, collector: Any) -> None:
+        self.state.count += 1
+        collector.emit(marked(event, f"{self.mark}#{self.state.count}"))
+
+
+class Timing(KeyedOperator[Item, Count, Item]):
+    """Sets timers near, far, in the past, and from timers; forgets keys now and then."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def apply(self, event: Item, state: Count, collector: Any) -> None:
+        state.count += 1
+        kind = (event.number + len(event.trace)) % 6
+        if kind < 4:
+            collector.set_timer(event.at + timedelta(seconds=(0, 1, 5, -3)[kind]))
+        elif kind == 5:
+            collector.clear_state()
+        collector.emit(marked(event, f"{self.mark}{state.count}"))
+
+    def on_timer(self, key: str, at: datetime, state: Count, collector: Any) -> None:
+        state.count += 10
+        if state.count % 3 == 0:
+            collector.set_timer(at + timedelta(seconds=2))
+        if state.count % 7 == 0:
+            collector.set_timer(at - timedelta(seconds=9))
+        collector.emit(Item(key, state.count, at, f"{self.mark}!"))
+
+
+class Reading(Marking):
+    """Notes the watermark."""
+
+    def apply(self, event: Item, collector: Any) -> None:
+        found = collector.watermark
+        second = "-" if found is None else int((found - START).total_seconds())
+        collector.emit(marked(event, f"{self.mark}@{second}"))
+
+
+class TimingByWatermark(Timing):
+    def on_timer(self, key: str, at: datetime, state: Count, collector: Any) -> None:
+        collector.emit(Item(key, int((collector.watermark - START).total_seconds()), at, f"{self.mark}!"))
+
+
+class Doubling(Operator[Item, Item]):
+    """On columns: each row twice."""
+
+    def apply_batch(self, batch: pa.RecordBatch, collector: Any) -> None:
+        collector.emit_batch(batch.take(pa.array(np.repeat(np.arange(batch.num_rows), 2))))
+
+
+def is_kept(item: Item) -> bool:
+    return item.number % 5 != 1
+
+
+SHAPES = (
+    "mark",
+    "filter",
+    "children",
+    "part",
+    "number",
+    "time",
+    "time",
+    "read",
+    "time-read",
+    "double",
+    "union",
+    "union",
+)
+
+
+def random_job(seed: int, parallelism: int = 1, shapes: tuple[str, ...] = SHAPES, semantics: Any = None) -> Job:
+    rng = random.Random(seed)
+    job = Job("random", checkpoint_every=0, **(semantics or {}))
+    streams: list[Stream[Any]] = [job.source(ListSource([], Item), id="in", time="at", parallelism=1)]
+    for place in range(rng.randint(3, 8)):
+        stream, name, mark = rng.choice(streams[-3:]), f"n{place}", chr(97 + place)
+        shape = rng.choice(shapes)
+        if shape == "union":
+            stream = stream.union(rng.choice(streams))
+            shape = rng.choice(shapes[:7])
+        wide = parallelism if rng.random() < 0.4 else None
+        if shape == "filter":
+            made = stream.filter(is_kept, id=name)
+        elif shape == "children":
+            made = stream.apply(Children(mark), id=name)
+        elif shape == "part":
+            made = stream.apply(Parting(mark), id=name)
+            streams.append(made.channel("side"))
+        elif shape == "number":
+            made = stream.apply(Numbering(mark), id=name)
+        elif shape == "time":
+            made = stream.apply(Timing(mark), key="key", id=name, parallelism=wide)
+        elif shape == "time-read":
+            made = stream.apply(TimingByWatermark(mark), key="key", id=name, parallelism=wide)
+        elif shape == "read":
+            made = stream.apply(Reading(mark), id=name)
+        elif shape == "double":
+            made = stream.apply(Doubling(), id=name)
+        else:
+            made = stream.apply(Marking(mark), id=name)
+        streams.append(made)
+    for place, stream in enumerate(streams[-3:]):
+        stream.sink(NONE, id=f"end{place}")
+    whole = streams[-1].union(rng.choice(streams))
+    whole.sink(NONE, id="whole")
+    assert any(node.kind is NodeKind.SINK for node in job.graph(instead={}).nodes)
+    return job
+
+
+def random_items(seed: int, count: int) -> list[Item]:
+    """Out of order, with equal times and jumps."""
+    rng, second, items = random.Random(seed), 0, []
+    for number in range(count):
+        second += rng.choice([0, 0, 1, 1, 2, 8])
+        at = START + timedelta(seconds=max(0, second - rng.choice([0, 0, 0, 1, 4])))
+        items.append(Item(rng.choice("abc"), number, at))
+    return items
