@@ -24,7 +24,7 @@ from streamwork.engine.wave import Leaving
 from streamwork.flow.batch import Batch
 from streamwork.flow.channel import Data
 from streamwork.flow.times import from_microseconds, times_of
-from streamwork.job import Input, NodeKind
+from streamwork.job import Input
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NONE = SqliteSink("never-opened.db", "t")
@@ -233,17 +233,21 @@ SHAPES = (
 )
 
 
-def random_job(seed: int, parallelism: int = 1, shapes: tuple[str, ...] = SHAPES, semantics: Any = None) -> Job:
+def random_job(seed: int, parallelism: int = 1, shapes: tuple[str, ...] = SHAPES) -> Job:
+    """With `parallelism`, the last operator has timers and so many instances behind an exchange."""
     rng = random.Random(seed)
-    job = Job("random", checkpoint_every=0, **(semantics or {}))
+    job = Job("random", checkpoint_every=0)
     streams: list[Stream[Any]] = [job.source(ListSource([], Item), id="in", time="at", parallelism=1)]
-    for place in range(rng.randint(3, 8)):
+    last = rng.randint(3, 8)
+    for place in range(last + 1):
         stream, name, mark = rng.choice(streams[-3:]), f"n{place}", chr(97 + place)
         shape = rng.choice(shapes)
         if shape == "union":
             stream = stream.union(rng.choice(streams))
             shape = rng.choice(shapes[:7])
-        wide = parallelism if rng.random() < 0.4 else None
+        wide = parallelism if place == last else None
+        if parallelism > 1 and place == last:
+            shape = rng.choice(["time", "time-read"])
         if shape == "filter":
             made = stream.filter(is_kept, id=name)
         elif shape == "children":
@@ -266,9 +270,8 @@ def random_job(seed: int, parallelism: int = 1, shapes: tuple[str, ...] = SHAPES
         streams.append(made)
     for place, stream in enumerate(streams[-3:]):
         stream.sink(NONE, id=f"end{place}")
-    whole = streams[-1].union(rng.choice(streams))
-    whole.sink(NONE, id="whole")
-    assert any(node.kind is NodeKind.SINK for node in job.graph(instead={}).nodes)
+    if parallelism == 1:
+        streams[-1].union(rng.choice(streams)).sink(NONE, id="whole")
     return job
 
 

@@ -94,8 +94,9 @@ def _divided(data: Data) -> tuple[Data, Data]:
     assert len(known) in (0, len(parts)), "all are ordered, or none"
     if known:
         every = np.sort(np.concatenate(known))
-        middle = every[(len(every) - 1) // 2]
-        if middle < every[-1]:
+        if every[0] < every[-1]:
+            last = int(every.searchsorted(every[-1], "left"))
+            middle = every[min(last, len(every) // 2) - 1]
             ends = [int(moments.searchsorted(middle, "right")) for moments in known]
             until = int(np.searchsorted(advances.moments, middle, "right"))
             before = tuple(p._replace(batch=p.batch[:end]) for p, end in zip(parts, ends, strict=True) if end)
