@@ -1,1 +1,1 @@
-"""The command line: parses arguments, calls `run` and `observe`, prints text or JSON. Only this package and `bench` print."""
+"""The command line: parses arguments, calls `run` and `observe`, prints text or JSON."""
