@@ -1,41 +1,18 @@
-"""Running a job: what ``streamwork run`` and ``job.run()`` (`cli.run_here`) share."""
+"""`run`: runs a job, for ``streamwork run`` and for ``job.run()`` (`cli.run_here`)."""
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-import traceback
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-
-from streamwork.epoch import Driver, Host, Started, Store
-from streamwork.epoch.control import Control
-from streamwork.epoch.fences import Drop, Fences, moment
-from streamwork.epoch.history.history import History
-from streamwork.epoch.requests import READ_SECONDS, Requests
-from streamwork.errors import StreamworkError, WrongUse
-from streamwork.hosts.local import LocalHost
-from streamwork.hosts.spark_host import start_spark_host
-from streamwork.hosts.spark_life import spark_gone
-from streamwork.job import Graph, Job
-from streamwork.run.backfill import advise_batch, everything
-from streamwork.run.mode import Mode
-from streamwork.run.on_error import advise, with_on_error
+from streamwork.job import Job
+from streamwork.run.drivers import Drivers
 from streamwork.run.options import RunOptions
 from streamwork.run.outcome import Outcome, how_started
-from streamwork.run.retry_notes import RetryNotes
-from streamwork.run.stopping import Stop, Stopped
-from streamwork.run.supervisor import supervise
-from streamwork.run.tally import Tally
+from streamwork.run.stopping import Stop
 from streamwork.run.watcher import Watcher
-from streamwork.world import Clock, RealClock, RealDisk, RealProcesses, print_anything, step_back
+from streamwork.world import Clock, RealClock, print_anything
 from streamwork.world.heartbeat import Heartbeat
 
-IDLE_SECONDS = 0.05
-FAILURES = "failures.log"
-"""In the job's folder: tracebacks of exceptions that were not foreseen."""
 BEATS = 4
-"""Signs of life within a lease: one or two may come late."""
+"""Heartbeats within a lease: one or two may be late."""
 
 
 def run(
@@ -45,258 +22,38 @@ def run(
     clock: Clock | None = None,
     stop: Stop | None = None,
 ) -> Outcome:
-    """Run until the input is finished, until it is caught up with (if asked), or until somebody asks for the end: by SIGINT,
-    SIGTERM or `streamwork stop`. That lets the epoch under way complete. `stop` is given by a caller that listens already.
+    """Run until the input ends, until it is caught up with (if asked), or until a stop is requested by SIGINT, SIGTERM or
+    `streamwork stop`; the epoch in progress is completed then. A caller that handles signals already passes its `stop`.
 
-    Two epochs begin `checkpoint_every` apart, except while there is a backlog: then the next begins at once. A driver that fails
-    is followed by another one, as far as `restart` allows.
+    Epochs start `checkpoint_every` apart; with a backlog, the next one starts at once. A failed driver is followed by another one,
+    as far as `restart` allows.
     """
     print_anything()
     clock = clock or RealClock()
     began = clock.monotonic()
     stop = stop or Stop(clock)
     with stop.on_signal():
-        lives = Lives(job, options, watcher, clock, stop)
+        drivers = Drivers(job, options, watcher, clock, stop)
         if watcher is not None:
             watcher.on_starting(options.mode.folder(job.name), options.mode, options.root)
-        with Heartbeat(lives.beat, lives.settings.lease / BEATS):
-            restarts = lives.run()
+        with Heartbeat(drivers.beat, drivers.settings.lease / BEATS):
+            restarts = drivers.run()
     outcome = Outcome(
         job=job.name,
         root=str(options.root),
         mode=options.mode.value,
-        started=how_started(lives.started),
-        fence=lives.fence,
-        checkpoint=lives.checkpoint,
-        checkpoints=lives.tally.checkpoints,
-        events=lives.tally.events,
-        dropped=lives.tally.dropped,
+        started=how_started(drivers.started),
+        fence=drivers.fence,
+        checkpoint=drivers.checkpoint,
+        checkpoints=drivers.tally.checkpoints,
+        events=drivers.tally.events,
+        dropped=drivers.tally.dropped,
         seconds=round(clock.monotonic() - began, 3),
         restarts=restarts,
-        dead_letters=lives.tally.dead_letters,
-        retried=lives.tally.retried,
-        in_doubt=tuple(lives.tally.in_doubt.values()),
+        dead_letters=drivers.tally.dead_letters,
+        retried=drivers.tally.retried,
+        in_doubt=tuple(drivers.tally.in_doubt.values()),
     )
     if watcher is not None:
         watcher.on_end(outcome)
     return outcome
-
-
-class Lives:
-    """The drivers of one run, one after another; there is more than one only if one fails."""
-
-    def __init__(self, job: Job, options: RunOptions, watcher: Watcher | None, clock: Clock, stop: Stop) -> None:
-        self.settings = options.settings(job.settings)
-        self.started: Started | None = None  # how the first of them started
-        self.driver: Driver | None = None
-        self._holder: Driver | None = None  # the last one that got as far as to take the job
-        graph = with_on_error(job.graph(self.settings), options.on_error)
-        _check_refill(graph, options.refill)
-        self._graph = everything(graph) if options.mode is Mode.BATCH else graph
-        self._host: Host | None = None  # while a driver runs
-        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
-        self._options = options
-        self._background = ThreadPoolExecutor(1, "streamwork-background", initializer=step_back)  # for snapshots
-        self._watcher = watcher
-        self._clock = clock
-        self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
-        self._retries = any(node.retry is not None for node in graph.nodes)
-        self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
-        self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
-        self._requests = Requests(Control(self._store.disk, self._store.folder, clock), clock.monotonic)
-        self._stop = stop
-
-    def run(self) -> int:
-        """Until the end; returns how many restarts there were."""
-        try:
-            restarts = supervise(self, self.settings.restart, self._clock)
-        except BaseException as error:
-            told = f"{error.code}: {error.cause}" if isinstance(error, StreamworkError) else type(error).__name__
-            if self._holder is not None:
-                with contextlib.suppress(OSError):
-                    self._holder.fences.end()
-            self._answer(False, f"the job has failed: {told}")
-            if isinstance(error, StreamworkError):
-                advise(error, self._options.command)
-            raise
-        self._answer(True, "stopped")
-        return restarts
-
-    def run_driver(self) -> None:
-        """One driver, from its start to its end."""
-        with contextlib.suppress(Stopped):
-            self._live()
-
-    def _live(self) -> None:
-        self._stop.asked = self.stopping  # the driver before this one may have read a request
-        silent = self._watch()
-        self._stop.check()
-        host = self._host = self._start_host()
-        self._stop.check()
-        host.open(self._graph)
-        history = History(self._store.folder / "history.sqlite", tell=self.note)
-        driver = self.driver = Driver(
-            self._graph,
-            self.settings,
-            self._store,
-            host,
-            self._clock,
-            lambda: secrets.token_hex(16),
-            self.tally,
-            processes=RealProcesses(),
-            history=history,
-            take_over=self._options.take_over and self.started is None,  # a restart pushes nobody out
-            accept_divergence=self._options.accept_divergence,
-            background=self._background.submit,
-            change_semantics=self._options.change_semantics,
-            refill=self._options.refill,
-            stopping=lambda: self._stop.asked,
-            requests=self._requests,
-            drop=self._drop,
-        )
-        driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.note, silent, self._stop.sleep
-        try:
-            started = driver.start()
-            self._holder = driver
-            self.started = self.started or started
-            if self._watcher is not None:
-                self._watcher.on_started(self._graph.job, started)
-            self._epochs(driver)
-        except BaseException as error:
-            self._host = None
-            self._holder = driver if driver.fences.mine is not None else self._holder
-            with contextlib.suppress(Exception):  # what it had to say is on its way up already
-                _close(driver, host)
-            self.tally.end_of(driver)
-            if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
-                raise gone from error
-            if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
-                raise advise_batch(error) from error
-            raise
-        self._host = None
-        _close(driver, host)
-        self.tally.end_of(driver)
-
-    def _watch(self) -> tuple[int, int] | None:
-        """Is another driver at work? It is the driver's to ask; but where Spark has to be started for that, ask before."""
-        fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
-        fences.tell, fences.sleep = self.note, self._stop.sleep
-        if self._options.mode.on_spark and self.started is None:
-            fences.wait(self.settings.lease, self._options.take_over)
-        return fences.silent
-
-    def _start_host(self) -> Host:
-        options = self._options
-        if not options.mode.on_spark:
-            return LocalHost(self._store.disk, clock=self._clock)
-        log = None if options.spark_log else self._store.folder / "spark.log"
-        return start_spark_host(
-            self._graph, options.root, options.master, log, options.module_folder, self._clock, self._stop.check
-        )
-
-    def _epochs(self, driver: Driver) -> None:
-        self._go_on(driver)
-        while driver.run_epoch(last=True) is not None:
-            """What is under way is completed."""
-
-    def _go_on(self, driver: Driver) -> None:
-        catches_up = self._options.until_caught_up or self._options.mode is Mode.BATCH
-        if catches_up:
-            driver.end_where_input_ends()
-        ends = catches_up or driver.finished()
-        while not driver.stop_requested:
-            planned = self._clock.monotonic()
-            if driver.run_epoch() is None:
-                if ends and not driver.unsettled():
-                    return
-                # To ask a source is an epoch, which costs more than a look at how long a file is.
-                pause = self.settings.checkpoint_every if driver.asks() and not ends else 0.0
-                self._wait(max(IDLE_SECONDS, planned + pause - self._clock.monotonic()))
-            elif not ends and not driver.behind():
-                self._wait(max(0.0, planned + self.settings.checkpoint_every - self._clock.monotonic()))
-            driver.attend()
-
-    def _wait(self, seconds: float) -> None:
-        until = self._clock.monotonic() + seconds
-        while not self.stopping and (left := until - self._clock.monotonic()) > 0:
-            if self._holder is not None:
-                self._holder.attend()
-            if self._host is not None:
-                self._host.keep_warm()
-            self._stop.wait(min(left, READ_SECONDS))
-
-    def _answer(self, ok: bool, text: str) -> None:
-        if self._requests.stop:
-            self._requests.answer(ok, text, max(self._store.completed(), default=None))
-
-    # ---- what it has come to --------------------------------------------------------------------------------------
-
-    @property
-    def fence(self) -> int:
-        """Of the last driver that took the job; 0 if none did."""
-        mine = None if self._holder is None else self._holder.fences.mine
-        return 0 if mine is None else mine.fence
-
-    @property
-    def checkpoint(self) -> int:
-        """The newest one: of the driver, or of an earlier run where no driver of this one got as far."""
-        if self.started is not None and self.driver is not None:
-            return self.driver.at.epoch
-        return max(self._store.completed(), default=0)
-
-    # ---- what the supervisor and the heartbeat ask for ------------------------------------------------------------
-
-    @property
-    def progress(self) -> int:
-        return self.tally.checkpoints
-
-    @property
-    def stopping(self) -> bool:
-        return self._stop.asked or self._requests.stop
-
-    def pause(self, seconds: float) -> None:
-        """Between two drivers the job is still ours: we beat on, and can be asked to stop."""
-        if self._holder is not None:
-            with contextlib.suppress(OSError):
-                self._holder.fences.rest()
-        self._wait(seconds)
-
-    def beat(self) -> None:
-        if self._holder is not None:
-            self._holder.beat()
-        if self.driver is not None and self.driver is not self._holder:  # it is about to take the job
-            self.driver.beat()
-        if self._retries and self.fence:
-            self._retry_notes.check(self.fence)
-
-    def keep_trace(self, error: Exception) -> str:
-        place = self._store.folder / FAILURES
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("a", errors="backslashreplace") as file:
-                file.write(f"{moment(self._clock.now())}\n{''.join(traceback.format_exception(error))}\n")
-        except OSError:
-            return ""
-        return str(place)
-
-    def note(self, line: str) -> None:
-        if self._watcher is not None:
-            self._watcher.on_note(line)
-
-
-def _check_refill(graph: Graph, names: Sequence[str]) -> None:
-    known = [node.id for node in graph.sinks]
-    for name in names:
-        if name not in known:
-            raise WrongUse(
-                "SW-USAGE",
-                f"--refill names {name!r}, which is not a sink of job {graph.job}",
-                f"use one of: {', '.join(known)}",
-            )
-
-
-def _close(driver: Driver, host: Host) -> None:
-    try:
-        driver.close()
-    finally:
-        host.close()

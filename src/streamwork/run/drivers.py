@@ -1,0 +1,255 @@
+"""`Drivers`: the drivers of one run, one after another."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from streamwork.epoch import Driver, Host, Started, Store
+from streamwork.epoch.control import Control
+from streamwork.epoch.fences import Drop, Fences, moment
+from streamwork.epoch.history.history import History
+from streamwork.epoch.requests import READ_SECONDS, Requests
+from streamwork.errors import StreamworkError, WrongUse
+from streamwork.hosts.local import LocalHost
+from streamwork.hosts.spark_host import start_spark_host
+from streamwork.hosts.spark_life import spark_gone
+from streamwork.job import Graph, Job
+from streamwork.run.backfill import advise_batch, everything
+from streamwork.run.mode import Mode
+from streamwork.run.on_error import advise, with_on_error
+from streamwork.run.options import RunOptions
+from streamwork.run.retry_notes import RetryNotes
+from streamwork.run.stopping import Stop, Stopped
+from streamwork.run.supervisor import supervise
+from streamwork.run.tally import Tally
+from streamwork.run.watcher import Watcher
+from streamwork.world import Clock, RealDisk, RealProcesses, step_back
+
+IDLE_SECONDS = 0.05
+FAILURES = "failures.log"
+"""In the job's folder: tracebacks of unexpected exceptions."""
+
+
+class Drivers:
+    """The drivers of one run. Each failed driver is followed by another one, as far as the job's `restart` allows."""
+
+    def __init__(self, job: Job, options: RunOptions, watcher: Watcher | None, clock: Clock, stop: Stop) -> None:
+        self.settings = options.settings(job.settings)
+        self.started: Started | None = None  # how the first driver started
+        self.driver: Driver | None = None
+        self._holder: Driver | None = None  # the last driver that has claimed the job
+        graph = with_on_error(job.graph(self.settings), options.on_error)
+        _check_refill(graph, options.refill)
+        self._graph = everything(graph) if options.mode is Mode.BATCH else graph
+        self._host: Host | None = None  # while a driver runs
+        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
+        self._options = options
+        self._background = ThreadPoolExecutor(1, "streamwork-background", initializer=step_back)  # for snapshots
+        self._watcher = watcher
+        self._clock = clock
+        self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
+        self._retries = any(node.retry is not None for node in graph.nodes)
+        self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
+        self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
+        self._requests = Requests(Control(self._store.disk, self._store.folder, clock), clock.monotonic)
+        self._stop = stop
+
+    def run(self) -> int:
+        """Run until the end. Returns the number of restarts."""
+        try:
+            restarts = supervise(self, self.settings.restart, self._clock)
+        except BaseException as error:
+            cause = f"{error.code}: {error.cause}" if isinstance(error, StreamworkError) else type(error).__name__
+            if self._holder is not None:
+                with contextlib.suppress(OSError):
+                    self._holder.fences.end()
+            self._answer(False, f"the job has failed: {cause}")
+            if isinstance(error, StreamworkError):
+                advise(error, self._options.command)
+            raise
+        self._answer(True, "stopped")
+        return restarts
+
+    def run_driver(self) -> None:
+        """Run one driver from its start to its end."""
+        with contextlib.suppress(Stopped):
+            self._run_driver()
+
+    def _run_driver(self) -> None:
+        self._stop.asked = self.stopping  # the driver before this one may have read a request
+        silent = self._watch()
+        self._stop.check()
+        host = self._host = self._start_host()
+        self._stop.check()
+        host.open(self._graph)
+        history = History(self._store.folder / "history.sqlite", tell=self.note)
+        driver = self.driver = Driver(
+            self._graph,
+            self.settings,
+            self._store,
+            host,
+            self._clock,
+            lambda: secrets.token_hex(16),
+            self.tally,
+            processes=RealProcesses(),
+            history=history,
+            take_over=self._options.take_over and self.started is None,  # a restart waits for other drivers
+            accept_divergence=self._options.accept_divergence,
+            background=self._background.submit,
+            change_semantics=self._options.change_semantics,
+            refill=self._options.refill,
+            stopping=lambda: self._stop.asked,
+            requests=self._requests,
+            drop=self._drop,
+        )
+        driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.note, silent, self._stop.sleep
+        try:
+            started = driver.start()
+            self._holder = driver
+            self.started = self.started or started
+            if self._watcher is not None:
+                self._watcher.on_started(self._graph.job, started)
+            self._epochs(driver)
+        except BaseException as error:
+            self._host = None
+            self._holder = driver if driver.fences.mine is not None else self._holder
+            with contextlib.suppress(Exception):  # the first error is raised
+                _close(driver, host)
+            self.tally.end_of(driver)
+            if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
+                raise gone from error
+            if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
+                raise advise_batch(error) from error
+            raise
+        self._host = None
+        _close(driver, host)
+        self.tally.end_of(driver)
+
+    def _watch(self) -> tuple[int, int] | None:
+        """Wait for another driver of this job before Spark is started; on the local host, the driver itself waits."""
+        fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
+        fences.tell, fences.sleep = self.note, self._stop.sleep
+        if self._options.mode.on_spark and self.started is None:
+            fences.wait(self.settings.lease, self._options.take_over)
+        return fences.silent
+
+    def _start_host(self) -> Host:
+        options = self._options
+        if not options.mode.on_spark:
+            return LocalHost(self._store.disk, clock=self._clock)
+        log = None if options.spark_log else self._store.folder / "spark.log"
+        return start_spark_host(
+            self._graph, options.root, options.master, log, options.module_folder, self._clock, self._stop.check
+        )
+
+    def _epochs(self, driver: Driver) -> None:
+        self._run_epochs(driver)
+        while driver.run_epoch(last=True) is not None:
+            """Complete the epochs in progress."""
+
+    def _run_epochs(self, driver: Driver) -> None:
+        catches_up = self._options.until_caught_up or self._options.mode is Mode.BATCH
+        if catches_up:
+            driver.end_where_input_ends()
+        ends = catches_up or driver.finished()
+        while not driver.stop_requested:
+            planned = self._clock.monotonic()
+            if driver.run_epoch() is None:
+                if ends and not driver.unsettled():
+                    return
+                # Polling a source takes an epoch, which costs more than checking the length of a file.
+                pause = self.settings.checkpoint_every if driver.asks() and not ends else 0.0
+                self._wait(max(IDLE_SECONDS, planned + pause - self._clock.monotonic()))
+            elif not ends and not driver.behind():
+                self._wait(max(0.0, planned + self.settings.checkpoint_every - self._clock.monotonic()))
+            driver.attend()
+
+    def _wait(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
+        while not self.stopping and (left := until - self._clock.monotonic()) > 0:
+            if self._holder is not None:
+                self._holder.attend()
+            if self._host is not None:
+                self._host.keep_warm()
+            self._stop.wait(min(left, READ_SECONDS))
+
+    def _answer(self, ok: bool, text: str) -> None:
+        if self._requests.stop:
+            self._requests.answer(ok, text, max(self._store.completed(), default=None))
+
+    # ---- the result --------------------------------------------------------------------------------------
+
+    @property
+    def fence(self) -> int:
+        """The fence of the last driver that claimed the job; 0 if none did."""
+        mine = None if self._holder is None else self._holder.fences.mine
+        return 0 if mine is None else mine.fence
+
+    @property
+    def checkpoint(self) -> int:
+        """The newest checkpoint, also if no driver of this run has started."""
+        if self.started is not None and self.driver is not None:
+            return self.driver.at.epoch
+        return max(self._store.completed(), default=0)
+
+    # ---- for the supervisor and the heartbeat ------------------------------------------------------------
+
+    @property
+    def progress(self) -> int:
+        return self.tally.checkpoints
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.asked or self._requests.stop
+
+    def pause(self, seconds: float) -> None:
+        """Wait between two drivers. The run keeps the job: the heartbeat continues, and a stop can be requested."""
+        if self._holder is not None:
+            with contextlib.suppress(OSError):
+                self._holder.fences.rest()
+        self._wait(seconds)
+
+    def beat(self) -> None:
+        """Show that the run is alive. Called by the heartbeat's thread."""
+        if self._holder is not None:
+            self._holder.beat()
+        if self.driver is not None and self.driver is not self._holder:  # it is about to claim the job
+            self.driver.beat()
+        if self._retries and self.fence:
+            self._retry_notes.check(self.fence)
+
+    def keep_trace(self, error: Exception) -> str:
+        place = self._store.folder / FAILURES
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("a", errors="backslashreplace") as file:
+                file.write(f"{moment(self._clock.now())}\n{''.join(traceback.format_exception(error))}\n")
+        except OSError:
+            return ""
+        return str(place)
+
+    def note(self, line: str) -> None:
+        if self._watcher is not None:
+            self._watcher.on_note(line)
+
+
+def _check_refill(graph: Graph, names: Sequence[str]) -> None:
+    known = [node.id for node in graph.sinks]
+    for name in names:
+        if name not in known:
+            raise WrongUse(
+                "SW-USAGE",
+                f"--refill names {name!r}, which is not a sink of job {graph.job}",
+                f"use one of: {', '.join(known)}",
+            )
+
+
+def _close(driver: Driver, host: Host) -> None:
+    try:
+        driver.close()
+    finally:
+        host.close()
