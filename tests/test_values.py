@@ -455,11 +455,11 @@ def test_an_exception_that_cannot_be_shown(on_error: Any) -> None:
     job = Job("bursting")
     job.source(ListSource([], Number), id="in").apply(Bursting(), id="burst", on_error=on_error).sink(NONE, id="out")
     if on_error == "fail":
-        with pytest.raises(StreamworkError, match="SW-OPERATOR-FAILED.*Unspeakable, which cannot be shown"):
+        with pytest.raises(StreamworkError, match="SW-OPERATOR-FAILED.*Unspeakable, whose message cannot be printed"):
             run(job, {"in": [Number("a", 1)]})
     else:
         (letter,) = run(job, {"in": [Number("a", 1)]}).letters
-        assert letter.error == "Unspeakable, which cannot be shown"
+        assert letter.error == "Unspeakable, whose message cannot be printed"
 
 
 def test_what_a_sink_raises_gets_a_code(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Streamwork: stateful stream processing for Python people, on Spark, with state in open files.
+"""Streamwork: stateful stream processing in Python, on Spark, with state in open files.
 
-The names below are all that a job needs. Each package says in its first lines what it contains; the contracts in pyproject.toml
-list them from top to bottom.
+Jobs import the names below. The docstring of each package describes its content; the contracts in pyproject.toml
+list the packages from top to bottom.
 """
 
 from streamwork import early  # noqa: F401  first of all: it listens to signals while the others are imported

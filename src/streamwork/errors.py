@@ -1,7 +1,6 @@
-"""Errors are part of the product: each has a code, a cause and an action.
+"""The errors that Streamwork reports. Each has a code, a cause and an action.
 
-The three classes differ in what they mean for the caller, which is also the exit code of the command line.
-Every code is explained in ``docs/errors.md``.
+There is one class for each exit code of the command line. ``docs/errors.md`` explains every code.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Self
 
 
 def writable(text: str) -> str:
-    """The text, with halves of characters escaped: what people's code says goes into files and onto terminals."""
+    """The text with lone surrogates escaped, so that it can be encoded. Texts of user code may contain them."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def printable(text: str) -> str:
-    """The text for a terminal: characters that would steer it are escaped."""
+    """The text for a terminal, with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
@@ -37,7 +36,7 @@ LASTING = frozenset(
         errno.EROFS,
     }
 )
-"""Error numbers of the operating system that point to a wrong path or missing rights. A full disk or an I/O error may pass."""
+"""Error numbers of the operating system for a wrong path or missing rights. A full disk or an I/O error may be temporary."""
 
 
 def is_lasting(error: OSError) -> bool:
@@ -46,9 +45,9 @@ def is_lasting(error: OSError) -> bool:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """True if the same call may succeed later, although nothing is changed in the code or the data.
+    """True if the same call may succeed later without a change of code or data.
 
-    An exception can say so itself: an attribute `retryable`, True or False. Without one, an OSError is retryable (TimeoutError
+    An exception may have an attribute `retryable`, True or False, which decides. Without it, an OSError is retryable (TimeoutError
     and ConnectionError are OSErrors), and so is an error that was raised from a retryable one (``raise ... from error``).
     """
     said = getattr(error, "retryable", None)
@@ -60,11 +59,11 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def described(error: BaseException) -> str:
-    """An exception of any code's, as text: its type and what it says. Never raises."""
+    """The type and the message of an exception. Never raises, even if the exception's `__str__` does."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
-        return f"{type(error).__name__}, which cannot be shown"
+        return f"{type(error).__name__}, whose message cannot be printed"
 
 
 def raised_at(error: BaseException) -> tuple[FrameType | None, str]:
@@ -81,21 +80,21 @@ def raised_at(error: BaseException) -> tuple[FrameType | None, str]:
 class StreamworkError(Exception):
     """An error that is reported to the user.
 
-    `code` is stable and can be searched for, `cause` says what happened, `action` says what to do about it. The other attributes
-    decide what a run does about the error. The raise site sets them; they survive pickling, and `engine.report.Failure` carries
+    `code` is stable, `cause` describes what happened, `action` what the user can do. The other attributes
+    decide how a run handles the error. The raise site sets them; they survive pickling, and `engine.report.Failure` carries
     them from a worker to the driver.
     """
 
     exit_code = 1
     retryable = False
-    """True if a restart may help although nothing is changed. If not, the same error twice in a row ends the run."""
+    """True if a restart without any change may help. If False, the same error twice in a row ends the run."""
     about_one_event = False
-    """True if one event caused it, so that another `on_error` of `component` sets that event aside."""
+    """True if one event caused the error: another `on_error` of `component` would drop that event or store it as a dead letter."""
     about_setup = False
-    """True if a first start that fails with it has a wrong path or address, or lacks a program. Before the first completed
-    checkpoint it ends the run; later the file or server may come back."""
+    """True for a missing file, server or program. Before the first completed checkpoint of a run the likely cause is a wrong path
+    or address, and the run ends; later it is retried."""
     component = ""
-    """The component whose `on_error` applies, if it is about one event; empty if there is none."""
+    """The component whose `on_error` applies to the event; empty if no `on_error` applies."""
 
     def __init__(
         self,

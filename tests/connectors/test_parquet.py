@@ -299,7 +299,7 @@ def test_a_column_of_another_type_is_refused_by_name_before_a_row_is_read(
 def test_a_missing_column_is_named(file: Path) -> None:
     pq.write_table(pa.table({"card": ["a"]}), file)
     source = Parquet(file, Payment)
-    with pytest.raises(JobFailed, match="there is no column 'amount'"):
+    with pytest.raises(JobFailed, match="no column 'amount'"):
         end_of(source, source.partitions()[0], 0, 1)
 
 

@@ -182,7 +182,7 @@ def test_columns_of_other_types_fit_where_nothing_is_lost(tmp_path: Path, spark:
 
 RIGHT = "SELECT id, 'view' kind, 'u' user, 1D amount FROM range(3)"
 CASES: list[tuple[str, str, str, str]] = [
-    ("SELECT id, 'view' kind, 'u' user FROM range(3)", "id", "SW-SOURCE-SCHEMA", "there is no column 'amount'"),
+    ("SELECT id, 'view' kind, 'u' user FROM range(3)", "id", "SW-SOURCE-SCHEMA", "no column 'amount'"),
     (RIGHT.replace("1D", "'1'"), "id", "SW-SOURCE-SCHEMA", "column 'amount' is string"),
     (
         RIGHT.replace("SELECT id", "SELECT id / 2 id"),

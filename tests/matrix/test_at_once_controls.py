@@ -16,6 +16,7 @@ from matrix.oracles import check_at_least_once, check_at_most_once, echoed, line
 from matrix.promises import EVENTS, break_and_go_on, check_promise, world_of
 from matrix.stories import Retrying, TaskLost, Twice, cases, failure, two_drivers
 from matrix.world import SLICE, World
+from streamwork.components.position import Position
 from streamwork.delivery import Acknowledger, Inbox
 from streamwork.engine.instance import Instance
 from streamwork.engine.steps.sink_steps import WriteStep
@@ -40,7 +41,7 @@ def test_with_the_stored_offset_instead_of_the_planned_one_rows_come_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert crashing(folder / "guarded", "at-most-once", "has written *") == ""
-    monkeypatch.setattr(Recovery, "planned_beyond", lambda self, at: {})
+    monkeypatch.setattr(Recovery, "planned_beyond", lambda self, at: Position())
     assert crashing(folder / "a", "at-most-once", "has written *").startswith("AT-MOST-ONCE journal: twice")
 
 

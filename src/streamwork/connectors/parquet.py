@@ -183,7 +183,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
     def _rows(self, partition: str, read: int) -> int:
         file = self._files[partition]
         if not file.is_file():
-            raise self._gone(file, read, "is not there")
+            raise self._gone(file, read, "does not exist")
         found, known = file.stat(), self._sizes.get(partition)
         if known is None or (known.bytes, known.modified) != (found.st_size, found.st_mtime_ns):
             with self._open(file, read) as parquet:
@@ -194,7 +194,7 @@ class Parquet(Located, OffsetSource[E], Generic[E]):
     def _open(self, file: Path, read: int) -> pq.ParquetFile:
         """The file, if its columns fit the event."""
         if not file.is_file():
-            raise self._gone(file, read, "is not there")
+            raise self._gone(file, read, "does not exist")
         try:
             parquet = pq.ParquetFile(file, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:

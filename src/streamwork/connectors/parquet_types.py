@@ -14,7 +14,7 @@ def misfit_of(file: pa.Schema, event: type[msgspec.Struct]) -> str:
     for wanted in arrow_schema(event):
         places = file.get_all_field_indices(wanted.name)
         if len(places) != 1:
-            there = f"{len(places)} columns are called" if places else "there is no column"
+            there = f"{len(places)} columns are named" if places else "no column"
             return f"{there} {wanted.name!r} (columns: {', '.join(file.names)})"
         found = file.field(places[0])
         if not fits(found.type, wanted.type):

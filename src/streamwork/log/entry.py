@@ -1,4 +1,4 @@
-"""The location of a batch in its segment, and what its header says."""
+"""The location of a batch in its segment, and the content of its header."""
 
 from __future__ import annotations
 

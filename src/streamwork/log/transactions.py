@@ -16,7 +16,7 @@ batch's metadata. A transaction:
 | in 1 | nothing | - | old | - |
 | in 2 or 3 | batches of an undecided transaction | stop before them | old | appends *aborted*; readers skip them |
 | in 4, before the write is complete | the same, and a torn record | stop before them | old | truncates the record, then the same |
-| in 4, written but not synced | after kill -9 the commit | see all | new | syncs it. After a power cut: one of the two rows above |
+| in 4, written but not synced | after kill -9 the commit | see all | new | syncs it. Power failure: one of the two rows above |
 | in 5 | the commit | see all | new | - |
 
 A writer that takes a partition's lock and finds batches of an undecided transaction at its end knows that the transaction's

@@ -25,7 +25,7 @@ class FileKind:
 
     code: str
     action: str
-    noun: str = ""  # stands before the path in messages
+    noun: str = ""  # precedes the path in messages
 
 
 class FileRef(msgspec.Struct, frozen=True):
