@@ -28,6 +28,7 @@ from streamwork import (
     SqliteSink,
     WrongUse,
 )
+from streamwork.components.position import from_plain
 from streamwork.epoch import Manifest, Phase
 from streamwork.epoch.sealed import to_bytes
 
@@ -269,7 +270,7 @@ def test_what_a_driver_left_that_had_lost_its_job_is_passed_over(tmp_path: Path)
     folder = tmp_path / "root" / "summing" / "checkpoints"
     left = json.loads((folder / "000000000002.prepared.json").read_text())
     left["epoch"], left["fence"] = 3, 1
-    (folder / "000000000003.prepared.json").write_bytes(to_bytes(msgspec.convert(left, Manifest)))
+    (folder / "000000000003.prepared.json").write_bytes(to_bytes(msgspec.convert(left, Manifest, dec_hook=from_plain)))
     run_job(summing_job(payments(40), tmp_path / "out.db"), tmp_path / "root")
     assert journal(tmp_path) == expected_journal(payments(40))
 

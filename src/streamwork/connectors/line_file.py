@@ -182,8 +182,12 @@ class LineFile(Located, OffsetSource[E], Generic[E]):
 
     def known_ends(self, starts: Mapping[str, int]) -> Mapping[str, int]:
         """The size of the file, unless only the beginning of a record follows the start."""
-        size = self.path.stat().st_size
-        return {partition: start if self._end(start, 1) == start else size for partition, start in starts.items()}
+        return {
+            partition: start
+            if self._end(start, 1) == start
+            else self.path.stat().st_size  # `_end` refuses a missing file
+            for partition, start in starts.items()
+        }
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         self._check(end)
