@@ -112,7 +112,7 @@ class Yields(KeyedOperator[Sale, Book, Sold]):
 @pytest.mark.parametrize(
     ("operator", "how", "code", "words"),
     [
-        (KeepsLists(), {}, "SW-OPERATOR-BATCH", "Lists, of which words can be no numpy column"),
+        (KeepsLists(), {}, "SW-OPERATOR-BATCH", "Lists, of which words cannot be a numpy column"),
         (Wakes(), {}, "SW-OPERATOR-BATCH", "on_timer"),
         (ByBatch(), {"on_error": "drop"}, "SW-OPERATOR-BATCH", "which event is to blame"),
         (Yields(), {}, "SW-OPERATOR-YIELD", "Yields.apply_batch yields"),

@@ -60,9 +60,12 @@ def behind_a_map(job: Job) -> Stream:
 
 
 CASES = [
-    (forked, "others read from in too"),
-    (unioned, "what it reads comes from several instances or components"),
-    (lambda job: job.source(source(Timed), id="in", time="at").where(field("kind") == "a", id="filter"), "event time"),
+    (forked, "other components also read from in"),
+    (unioned, "its input comes from several instances or components"),
+    (
+        lambda job: job.source(source(Timed), id="in", time="at").where(field("kind") == "a", id="filter"),
+        "advances the watermark",
+    ),
     (lambda job: job.source(source(Tagged), id="in").where(field("kind") == "a", id="filter"), "Tagged.tags"),
     (lambda job: job.source(source(Priced), id="in").where(field("price") > Decimal(1), id="filter"), "Decimals"),
     (behind_a_map, ""),

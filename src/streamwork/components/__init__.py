@@ -1,4 +1,4 @@
-"""What people write with: events, records, sources, operators, sinks, keys.
+"""The base classes of jobs: events, records, sources, operators, sinks, keys.
 
 The vocabulary of the system and its Arrow types; no policy, no files, no Spark.
 """

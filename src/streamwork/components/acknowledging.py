@@ -1,4 +1,4 @@
-"""What a component can say of the event that it applies: that it is done, or that it has failed."""
+"""Acknowledging: a component marks the event being applied as processed or as failed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Protocol
 
 
 class EventFailed(Exception):
-    """`collector.fail(reason)`: the event that is being applied has failed."""
+    """Raised by `collector.fail(reason)`: the event being applied has failed."""
 
 
 class Acknowledgement(Protocol):
-    """The event that is being applied, as the acknowledger knows it."""
+    """The event being applied, for the acknowledger."""
 
     @property
     def event_id(self) -> str: ...

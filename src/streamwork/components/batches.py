@@ -24,13 +24,13 @@ R = TypeVar("R")
 
 
 def size_of(batch: pa.RecordBatch) -> int:
-    """The bytes of a batch; those outside a slice count only as long as they do not matter."""
-    whole = int(batch.get_total_buffer_size())  # much cheaper to ask for
+    """The bytes of a batch. Bytes outside a slice are not counted if the total would be over the limit."""
+    whole = int(batch.get_total_buffer_size())  # much cheaper
     return whole if whole <= MOST_BYTES else int(batch.nbytes)
 
 
 def within(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches that are within the limit."""
+    """The same rows, in batches within the limit."""
     if batch.num_rows < 2 or size_of(batch) <= MOST_BYTES:
         yield batch
         return
@@ -85,7 +85,7 @@ def take(table: pa.Table, rows: np.ndarray[Any, Any]) -> pa.Table:
 
 
 def halving(make: Callable[[Any], R], given: Any) -> Iterator[R]:
-    """What `make` makes of `given`, which can be sliced: in one piece, or of halves where that raises Oversized, in order."""
+    """`make(given)` as a list; if it raises Oversized, of the halves of `given`, in order."""
     try:
         made = make(given)
     except Oversized:

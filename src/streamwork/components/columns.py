@@ -52,11 +52,11 @@ def to_batch(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> 
 
 
 def check_types(kind: type[msgspec.Struct] | None, structs: Sequence[Any], where: str) -> None:
-    """Refuse what is not of that very type."""
+    """Refuse events that are not of exactly this type."""
     for strange in set(map(type, structs)) - {kind}:
         culprit, wanted = next(s for s in structs if type(s) is strange), kind.__name__ if kind else "nothing"
         got = strange.__name__
-        if kind is not None and got == wanted:  # two classes of one name: say which
+        if kind is not None and got == wanted:  # two classes of one name: show their modules
             wanted, got = f"{kind.__module__}.{kind.__qualname__}", f"{strange.__module__}.{strange.__qualname__}"
         raise JobFailed(
             "SW-TYPE-EVENT",
@@ -76,7 +76,7 @@ def to_structs(kind: type[msgspec.Struct], batch: pa.RecordBatch) -> list[Any]:
 
 
 class Columns:
-    """Events of one type as an Arrow batch of exactly its columns; they become objects only where somebody looks at them."""
+    """Events of one type as an Arrow batch of exactly its columns. They become objects only when `events` is read."""
 
     __slots__ = ("_events", "batch", "kind")
 
@@ -87,7 +87,7 @@ class Columns:
 
     @classmethod
     def of(cls, kind: type[msgspec.Struct], batch: pa.RecordBatch) -> Columns | list[Any]:
-        """From a batch that has (at least) the columns of `kind`; as events at once where their types differ in Arrow."""
+        """From a batch that has (at least) the columns of `kind`; as events if the Arrow types differ."""
         schema = arrow_schema(kind)
         columns = [batch.column(name) for name in schema.names]
         if not columns or any(column.type != field.type for column, field in zip(columns, schema, strict=True)):
@@ -116,7 +116,7 @@ class Columns:
         return python_values(fields_of(self.kind)[name], self.batch.column(name))
 
     def latest(self, name: str) -> datetime:
-        """The largest value of a field of times; there must be one."""
+        """The largest value of a datetime field; there must be one."""
         return EPOCH + timedelta(microseconds=pc.max(self.batch.column(name)).value)
 
 
@@ -142,7 +142,7 @@ def as_columns(kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns],
 
 
 def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str) -> Columns:
-    """A batch that people made, as events of a type: its columns by name, whatever their order. Refuses what does not fit."""
+    """A batch from user code, as events of a type; columns are found by name. Refuses what does not fit."""
     schema, columns = arrow_schema(kind), []
     if strange := set(batch.schema.names) ^ set(schema.names):
         raise _misfitting(kind, where, f"columns {', '.join(map(repr, sorted(strange)))} are missing or too many")
@@ -166,7 +166,7 @@ def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str) ->
 
 
 def _is_wider(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """May values be brought over as they are? A narrower number may, what could be cut off may not."""
+    """True if values can be converted without loss: a narrower number can, one that could be cut off cannot."""
     if pa.types.is_integer(given):
         return bool(pa.types.is_int64(wanted) and not pa.types.is_uint64(given))
     text = pa.types.is_large_string(given) and pa.types.is_string(wanted)
@@ -184,7 +184,7 @@ def _misfitting(kind: type[msgspec.Struct], where: str, what: str) -> JobFailed:
 
 
 def distinct(batch: pa.RecordBatch, fields: Sequence[str]) -> tuple[np.ndarray[Any, Any], pa.RecordBatch]:
-    """(of each row, the place of its values among the distinct ones; the distinct ones, in the order of their first row)"""
+    """(for each row, the index of its values among the distinct ones; the distinct ones, in the order of their first row)"""
     encoded = [batch.column(name).dictionary_encode(null_encoding="encode") for name in fields]
     places = encoded[0].indices.to_numpy()
     if len(fields) == 1:
@@ -198,7 +198,7 @@ def distinct(batch: pa.RecordBatch, fields: Sequence[str]) -> tuple[np.ndarray[A
 
 
 def python_values(field: FieldType, column: pa.Array) -> Sequence[Any]:
-    """The values of a column. Arrow makes a datetime with a time zone so slowly that all else would wait for it."""
+    """The values of a column. Datetimes are made here, because Arrow is slow at those with a time zone."""
     if isinstance(field, TimeType) and column.type == field.arrow:
         since = column.to_numpy(zero_copy_only=False).view("timedelta64[us]").tolist()
         return [None if delta is None else EPOCH + delta for delta in since]
@@ -206,7 +206,7 @@ def python_values(field: FieldType, column: pa.Array) -> Sequence[Any]:
 
 
 def check_entered(kind: type[msgspec.Struct], structs: Sequence[Any]) -> None:
-    """Check events that a typed decoder made for what it lets through. Raises Misfit, with the field in `path`."""
+    """Check events from a typed decoder for what it does not check. Raises Misfit, with the field in `path`."""
     for name, field in fields_of(kind).items():
         try:
             field.check_entered([getattr(s, name) for s in structs])
@@ -215,7 +215,7 @@ def check_entered(kind: type[msgspec.Struct], structs: Sequence[Any]) -> None:
 
 
 def culprit(misfit: Misfit, kind: type[msgspec.Struct], structs: Sequence[Any]) -> int | None:
-    """The place of the first whose field does not fit."""
+    """The index of the first event whose field does not fit."""
     for place, struct in enumerate(structs):
         try:
             build_column(kind, misfit.path, [struct])

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 Crcs = np.ndarray[Any, np.dtype[np.uint32]]
 _POLYNOMIAL = np.uint32(0xEDB88320)
-_ROWS = 16_384  # at a time: what is worked on stays in the processor's cache
-_LONG = 1_024  # bytes: such rows are better taken one by one
+_ROWS = 16_384  # rows at a time: the working set stays in the processor's cache
+_LONG = 1_024  # bytes: longer rows are faster one by one
 _ALL = np.uint32(0xFFFFFFFF)
 
 
@@ -29,25 +29,25 @@ def end(crcs: Crcs) -> Crcs:
 
 
 def update(crcs: Crcs, column: pa.Array) -> None:
-    """Take the bytes of each row of a text or binary column without nulls further into `crcs`."""
+    """Update `crcs` with the bytes of each row of a text or binary column without nulls."""
     for start in range(0, len(column), _ROWS):
         _update(crcs[start : start + _ROWS], column.slice(start, _ROWS))
 
 
 def update_number(crcs: Crcs, numbers: np.ndarray[Any, Any]) -> None:
-    """Take four bytes of each number, the highest first."""
+    """Update `crcs` with the four bytes of each number, the highest first."""
     crcs[:] = _through(crcs, numbers.astype(">u4").view(np.uint8).reshape(-1, 4))
 
 
 def lengths(column: pa.Array) -> np.ndarray[Any, Any]:
-    """How many bytes each row of a text or binary column has."""
+    """The number of bytes of each row of a text or binary column."""
     return np.diff(_offsets(column))
 
 
 def _update(crcs: Crcs, column: pa.Array) -> None:
     offsets = _offsets(column)
     sizes, content = np.diff(offsets), column.buffers()[2]
-    if content is None:  # nothing but empty rows
+    if content is None:  # only empty rows
         return
     data = np.frombuffer(content, np.uint8)
     found = np.unique(sizes).tolist()
@@ -65,7 +65,7 @@ def _update(crcs: Crcs, column: pa.Array) -> None:
 
 
 def _through(crcs: Crcs, matrix: np.ndarray[Any, Any]) -> Crcs:
-    """The crcs when each row of bytes has been taken in."""
+    """The crcs, updated with each row of bytes."""
     two, one = _tables()
     size = matrix.shape[1]
     columns = np.ascontiguousarray(matrix.T).astype(np.uint32)

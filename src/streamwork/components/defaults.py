@@ -1,4 +1,4 @@
-"""Rows that were stored before their class gained fields: what is missing is filled with the fields' defaults."""
+"""Defaults for rows that were stored before their class got new fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 class Conform:
-    """Brings rows to one schema, by the names of the columns."""
+    """Converts rows to one schema, by the names of columns."""
 
     def __init__(self, schema: pa.Schema, defaults: Defaults) -> None:
         self._schema = schema
@@ -43,13 +43,13 @@ class Conform:
 
 
 def defaults_of(kind: type[msgspec.Struct]) -> dict[str, pa.Array]:
-    """The defaults of those fields that have one that fits."""
+    """The defaults of the fields that have a fitting one."""
     fields, found = fields_of(kind), {}
     for name, field in fields.items():
         if (default := default_of(kind, name)) is not msgspec.NODEFAULT:
             try:
                 found[name] = field.build([default])
-            except Misfit:  # only an error where it is needed
+            except Misfit:  # an error only if it is needed
                 continue
     return found
 

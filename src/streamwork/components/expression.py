@@ -44,7 +44,7 @@ class Expression:
     __slots__ = ()
 
     def check(self, event: type[msgspec.Struct]) -> None:
-        """Refuse a condition that cannot be asked of this event: an unknown field, types that do not compare."""
+        """Refuse a condition that does not fit this event: an unknown field, types that cannot be compared."""
         kind = self._kind(fields_of(event), event.__name__)
         if kind is not Kind.BOOL:
             raise wrong_type(f"{self!r} is {a(kind)}, not a condition", "compare it with something")
@@ -59,7 +59,7 @@ class Expression:
         return self._fold(fields_of(event), visitor)
 
     def to_python(self, event: type[msgspec.Struct]) -> Callable[[Any], bool]:
-        """A function that says of one event whether the condition is true. It cannot be pickled; the expression can."""
+        """A function that tests the condition for one event. It cannot be pickled; the expression can."""
         visitor = PythonVisitor()
         return visitor.finish(self.fold(event, visitor))
 
@@ -77,7 +77,7 @@ class Expression:
     def is_null(self) -> Expression:
         return IsNull(self)
 
-    # `==` of two expressions is an expression, so they have no equality of their own; `repr` tells them apart.
+    # `==` of two expressions is an expression, so expressions have no equality; compare their `repr`.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Expression:  # type: ignore[override]
@@ -177,7 +177,7 @@ class Literal(Expression):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Binary(Expression):
-    """Two parts and what stands between them."""
+    """Two parts and the operator between them."""
 
     op: str
     left: Expression
@@ -305,7 +305,7 @@ def _condition(value: object) -> Expression:
 
 
 def _inner(part: Expression) -> str:
-    """How a part is shown inside another: in brackets if it has an operator of its own."""
+    """The text of a part inside another: in brackets if it has an operator."""
     return f"({part!r})" if isinstance(part, Compare | Logic | Not) else repr(part)
 
 

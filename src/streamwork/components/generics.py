@@ -1,4 +1,4 @@
-"""What stands in the brackets: ``class PerCard(KeyedOperator[Transaction, Totals, Usage])``."""
+"""Type arguments of generic classes: those of ``class PerCard(KeyedOperator[Transaction, Totals, Usage])``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from streamwork.errors import WrongUse
 
 
 def type_arguments(cls: type, base: type) -> tuple[type, ...]:
-    """The types that `cls` gives to the generic class `base`, followed through classes in between."""
+    """The type arguments that `cls` gives to the generic class `base`, directly or through classes in between."""
     found = _arguments(cls, base)
     if found is None or any(isinstance(a, typing.TypeVar) for a in found):
         names = ", ".join(p.__name__ for p in getattr(base, "__parameters__", ()))
         raise WrongUse(
             "SW-TYPE-MISSING",
-            f"{cls.__name__} does not say what goes in and what comes out",
+            f"{cls.__name__} does not declare its types",
             f"write class {cls.__name__}({base.__name__}[{names}]) with your own types in the brackets",
         )
     return found

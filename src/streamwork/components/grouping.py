@@ -1,4 +1,4 @@
-"""Groupings: to which instances of the next component an event goes."""
+"""Groupings: which instances of the next component get an event."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Grouping(msgspec.Struct, frozen=True, tag=True):
-    """One way to choose."""
+    """A way to select instances."""
 
 
 class Shuffle(Grouping, frozen=True):
-    """To one instance, in rotation: the position of an event in its source decides. Order is lost behind it."""
+    """To the instances in turn, by the position of the event in its source. The order of events is lost."""
 
 
 class Fields(Grouping, frozen=True):

@@ -1,12 +1,12 @@
-"""The number of an instance, as its component is told it."""
+"""`Instance`: the number of an instance, as `setup_instance` gets it."""
 
 from __future__ import annotations
 
 
 class Instance(int):
-    """The number of an instance, counted from 0. It is an int that also knows `count`: how many instances its component has.
+    """The number of an instance, counted from 0. `count` is the number of instances of its component.
 
-    So an instance can take its share of something: ``range(instance, n, instance.count)``.
+    An instance can select its part of an input: ``range(instance, n, instance.count)``.
     """
 
     count: int

@@ -24,33 +24,32 @@ from streamwork.components.schema import EXACT, INT_RANGE, FieldType, fields_of
 Array = np.ndarray[Any, Any]
 _PLAIN = {pa.int64(): np.dtype(np.int64), pa.float64(): np.dtype(np.float64), pa.bool_(): np.dtype(np.bool_)}
 _WELCOME = {"i": "iu", "f": "iuf", "b": "b", "M": "M"}
-"""Kind of a column -> kinds of arrays that may be put into it: a float is no int here, and a bool is no number."""
+"""Kind of a column -> kinds of arrays that can be assigned to it: a float is not an int, and a bool is not a number."""
 
 
 class KeyedColumns:
     """The state of the keys that are in one batch.
 
     ``state["total"]`` is an array with one value per distinct key: that of its record, or the default if the key is new. It is
-    the operator's own; ``state["total"] = ...`` puts one back. What is put back counts from then on, and all keys of the batch
-    count as changed.
+    a copy; ``state["total"] = ...`` stores an array. All keys of the batch count as changed.
     """
 
     __slots__ = ("_columns", "_places", "codes", "keys")
 
     codes: Array
-    """Of each row of the batch, which of the distinct keys it has: a place in `keys` and in every column."""
+    """For each row of the batch, the index of its key in `keys` and in every column."""
     keys: pa.RecordBatch
     """The distinct keys, with one column for each field of the key: ``state.keys["card"]``."""
 
     def __init__(self, codes: Array, keys: pa.RecordBatch, columns: Mapping[str, Array], places: Array) -> None:
-        """For the engine: `places` are where in `columns` the keys have their values."""
+        """For the engine: `places` are the indexes of the keys in `columns`."""
         self.codes = codes
         self.keys = keys
         self._columns = columns
         self._places = places
 
     def __len__(self) -> int:
-        """How many distinct keys there are."""
+        """The number of distinct keys."""
         return len(self._places)
 
     def __getitem__(self, name: str) -> Array:
@@ -73,7 +72,7 @@ class KeyedColumns:
 
 
 def _lost(given: Array, wanted: np.dtype[Any]) -> Any:
-    """The first value that numpy would change without an error: uint64 wraps, nanoseconds are cut off; None if there is none."""
+    """The first value that numpy would change without an error (uint64 wraps, nanoseconds are cut off); None if there is none."""
     if given.dtype == wanted or wanted == np.dtype(object):
         return None
     same: Any
@@ -93,7 +92,7 @@ def _lost(given: Array, wanted: np.dtype[Any]) -> Any:
 
 
 def _float_keeps(given: Array) -> Any:
-    """Whole numbers up to 2**53 are floats, too; as where events are made into columns, larger ones are refused."""
+    """Whole numbers up to 2**53 are accepted as floats; larger ones are refused, as in events."""
     return (given <= EXACT) & (given >= -EXACT) if given.dtype.kind == "i" else given <= EXACT
 
 
@@ -107,12 +106,12 @@ def column_type(field: FieldType) -> np.dtype[Any] | None:
 
 
 def without_column(record: type[msgspec.Struct]) -> Sequence[str]:
-    """The fields that cannot be had as columns."""
+    """The fields that have no numpy column."""
     return [name for name, field in fields_of(record).items() if column_type(field) is None]
 
 
 def to_numpy(field: FieldType, column: pa.Array) -> Array:
-    """An Arrow column of this field, as numpy column of its own."""
+    """An Arrow column of this field, copied into a numpy column."""
     kind = column_type(field)
     if kind == np.dtype(object):
         values = np.empty(len(column), object)

@@ -66,7 +66,7 @@ class Key(msgspec.Struct, frozen=True):
         return cls(fields, scales if any(s is not None for s in scales) else (), times if any(times) else ())
 
     def values(self, events: Iterable[Any]) -> list[Any]:
-        """The key value of each event, with times in UTC. Raises what an event makes it raise that does not fit its type."""
+        """The key value of each event, with times in UTC. Raises any exception for an event that does not fit its type."""
         found = map(attrgetter(*self.fields), events)
         return list(map(self._timed, found)) if self.times else list(found)
 
@@ -78,7 +78,7 @@ class Key(msgspec.Struct, frozen=True):
 
     def column_groups(self, columns: Sequence[pa.Array], groups: int = GROUPS) -> np.ndarray[Any, Any]:
         """The key group of each row; `columns` are those of the key's fields."""
-        if any(pa.types.is_decimal(column.type) for column in columns):  # no text that Arrow writes is ours
+        if any(pa.types.is_decimal(column.type) for column in columns):  # Arrow's text differs from ours
             parts = [column.to_pylist() for column in columns]
             return np.array(self.groups(parts[0] if len(parts) == 1 else zip(*parts, strict=True), groups), np.uint32)
         crcs = crc32.begin(len(columns[0]))
@@ -92,7 +92,7 @@ class Key(msgspec.Struct, frozen=True):
     def column_instances(
         self, columns: Sequence[pa.Array], parallelism: int, groups: int = GROUPS
     ) -> np.ndarray[Any, Any]:
-        """As `instance_of`, of each row."""
+        """`instance_of`, for each row."""
         instances = self.column_groups(columns, groups) * np.uint32(parallelism) // np.uint32(groups)
         return instances.astype(np.uint16 if parallelism < 1 << 16 else np.uint32)  # numpy sorts short numbers by radix
 
@@ -110,19 +110,19 @@ class Key(msgspec.Struct, frozen=True):
         )
 
     def column(self, place: int, values: Iterable[Any]) -> list[Any]:
-        """Of each key value, the part that belongs to the field at `place`."""
+        """The part of each key value that belongs to the field at `place`."""
         return list(values) if len(self.fields) == 1 else [value[place] for value in values]
 
 
 def _at_scale(value: Any, scale: int | None) -> Any:
-    """A Decimal as Arrow gives it back: with the field's scale, up to 38 digits, and without a negative zero."""
+    """A Decimal as Arrow returns it: with the field's scale, up to 38 digits, and without a negative zero."""
     if value is None or scale is None:
         return value
     return _DIGITS.plus(value.quantize(Decimal(1).scaleb(-scale), context=_DIGITS))
 
 
 def canonical(value: Any) -> bytes:
-    """The bytes of a key value that every host and language agrees on."""
+    """The canonical bytes of a key value, the same in every host and language."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""The values that stand in an expression, what they compare with, and what is said about those that cannot."""
+"""Literals in expressions: their kinds, what they can be compared with, and errors about those that cannot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: dict[type, Kind] = {  # in this order: a bool is an int, a datetime is a
     date: Kind.DATE,
     Decimal: Kind.DECIMAL,
 }
-# What counts of an IntEnum or another subclass is its value, which is all that Arrow would see.
+# Of an IntEnum or another subclass only the value counts: Arrow stores nothing else.
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     int: int.__int__,
@@ -34,7 +34,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 
 
 def plain(value: Any) -> Any:
-    """The value as one of the types that compare; times in UTC. Refuses what has no place in a column."""
+    """The value as one of the comparable types; times in UTC. Refuses values that no column can hold."""
     if value is None:
         raise misuse("nothing is equal to None: null is unknown", "use field(...).is_null() or ~field(...).is_null()")
     base = next((k for k in _KINDS if isinstance(value, k)), None)
@@ -60,7 +60,7 @@ def kind_of(value: Any) -> Kind:
 
 
 def converted(value: Any, kind: Kind) -> Any:
-    """The value as one of `kind`, where that loses nothing; else None."""
+    """The value converted to `kind`, if nothing is lost; else None."""
     own = kind_of(value)
     if own is Kind.INT and kind is Kind.FLOAT:
         return float(value) if float(value) == value else None
@@ -72,8 +72,8 @@ def converted(value: Any, kind: Kind) -> Any:
 def common_kind(left: Kind, right: Kind, left_value: Any, right_value: Any) -> Kind | None:
     """The kind in which two sides are compared, None if there is none; a value is None where the side is no literal.
 
-    Kinds mix only where nothing is lost in silence: a whole number becomes a float or a Decimal if one is equal to it;
-    an int field meets floats as the nearest float, which is what every engine does with it.
+    Kinds mix only if nothing is lost: a whole number becomes a float or a Decimal if one is equal to it. An int field is
+    compared with floats as the nearest float, as every engine does.
     """
     if left is right:
         return left

@@ -8,9 +8,9 @@ from typing import Self
 
 
 class Located:
-    """A component with a path. A relative path belongs to the folder of the job file, wherever the job is started from.
+    """A component with a path. A relative path is resolved against the folder of the job file.
 
-    `path` is as it was given; `Job.graph` makes it absolute. Outside of a job it follows the working directory.
+    `path` is as given; `Job.graph` makes it absolute. Outside of a job it is relative to the working directory.
     """
 
     path: Path

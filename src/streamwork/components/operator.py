@@ -21,17 +21,20 @@ O = TypeVar("O", bound=Event, covariant=True)  # noqa: E741 (out)
 
 
 class AnyOperator:
-    """What all operators share."""
+    """The base class of all operators."""
 
     deterministic: ClassVar[bool] = True
-    """False if the same events may give other results when applied again (random numbers, the time, a look-up elsewhere)."""
+    """False if the same events may give other results when applied again (random numbers, the machine's clock, a remote
+    look-up).
+    """
 
     channels: ClassVar[dict[str, type[Event]]] = {}
-    """Names and types of what is emitted besides the main channel: ``channels = {"late": Late}``."""
+    """Names and types of the channels besides the main one: ``channels = {"late": Late}``."""
 
     manual_ack: ClassVar[bool] = False
-    """True if returning from `apply` does not mean that the event is done: then ``collector.ack()`` does, in that call or in a
-    later one with the event's id. Only acknowledging asks for it."""
+    """True if returning from `apply` does not acknowledge the event: then the operator calls ``collector.ack()``, in that call or
+    in
+    a later one with the event's id. Only used with acknowledging."""
 
     keeps_key: bool = False
     """True if each event that it emits has, in the fields by which its input is partitioned, the values of the event that it was
@@ -43,16 +46,16 @@ class AnyOperator:
     """True if it reads ``collector.watermark``: then events reach it one at a time. None: its methods show it."""
 
     def close(self) -> None:
-        """Called when the instance goes away, except on a crash."""
+        """Called when the instance ends, except after a crash."""
 
 
 class Operator(AnyOperator, Generic[E, O]):
-    """Takes an event, emits any number of events, keeps nothing.
+    """Takes an event, emits any number of events, has no state.
 
-    `setup_instance` is called before the first event, perhaps many times and on several objects in one life of a job. It is told
-    the number of the instance, and in `instance.count` how many instances there are: as many as what the operator reads from,
-    unless the job gives it a grouping or a parallelism.
-    A subclass may define ``apply_batch(self, batch, collector)`` instead of `apply`, to work on whole columns: it is given a
+    `setup_instance` is called before the first event, perhaps many times and on several objects during one run. It gets the number
+    of the instance; `instance.count` is how many there are: as many as its input has, unless the job sets a grouping or a
+    parallelism.
+    A subclass may define ``apply_batch(self, batch, collector)`` instead of `apply`, to work on whole columns: it gets a
     pyarrow.RecordBatch, and emits record batches of its output type with ``collector.emit_batch(batch)``.
     """
 
@@ -62,16 +65,16 @@ class Operator(AnyOperator, Generic[E, O]):
         raise NotImplementedError
 
     def types(self) -> tuple[type[Event], type[Event]]:
-        """(what goes in, what comes out)"""
+        """(type taken, type emitted)"""
         took, gave = type_arguments(type(self), Operator)
         return took, gave
 
 
 class StatefulOperator(AnyOperator, Generic[E, R, O]):
-    """Keeps one record per instance, which it gives with `get_state` and takes back in `setup_instance`.
+    """Keeps one record per instance. `get_state` returns it for each checkpoint, and `setup_instance` gets it back.
 
     `state` is None on the very first start. Attributes that are not in the record are temporary. There are as many instances, each
-    with a record of its own, as of what the operator reads from, unless the job gives it a grouping or a parallelism.
+    with a record of its own, as its input has, unless the job sets a grouping or a parallelism.
     """
 
     def setup_instance(self, instance: Instance, state: R | None) -> None:
@@ -84,7 +87,7 @@ class StatefulOperator(AnyOperator, Generic[E, R, O]):
         raise NotImplementedError
 
     def types(self) -> tuple[type[Event], type[Record], type[Event]]:
-        """(what goes in, what is kept, what comes out)"""
+        """(type taken, type kept, type emitted)"""
         took, kept, gave = type_arguments(type(self), StatefulOperator)
         return took, check_record(kept), gave
 
@@ -92,7 +95,7 @@ class StatefulOperator(AnyOperator, Generic[E, R, O]):
 class KeyedOperator(AnyOperator, Generic[E, R, O]):
     """Takes an event and the record of its key, changes the record, emits any number of events.
 
-    The record of a key that was never seen is ``R()``.
+    The record of a new key is ``R()``.
 
     Order: the events of one key that come from one source partition are applied in the order of their offsets, as long as each
     exchange before has routed them by fields that are part of this key (and that no step has changed since). Behind another
@@ -106,7 +109,7 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
             state["total"] += np.bincount(state.codes, batch["amount"], len(state))
             collector.emit_batch(pa.record_batch({"card": state.keys["card"], "total": state["total"]}))
 
-    How many rows a batch has is nobody's promise: results must not depend on where the input is cut. It needs on_error="fail",
+    The number of rows of a batch is not fixed: results must not depend on where the input is cut. It needs on_error="fail",
     sets no timers, and keeps records of plain values (`components.keyed_columns` lists them).
     """
 
@@ -116,11 +119,11 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
         raise NotImplementedError
 
     def on_timer(self, key: Any, at: datetime, state: R, collector: KeyedCollector) -> None:
-        """A timer of this key has come due."""
+        """Called when a timer of this key is due."""
         raise NotImplementedError
 
     def types(self) -> tuple[type[Event], type[Record], type[Event]]:
-        """(what goes in, what is kept, what comes out)"""
+        """(type taken, type kept, type emitted)"""
         took, kept, gave = type_arguments(type(self), KeyedOperator)
         return took, check_record(kept), gave
 
@@ -149,24 +152,27 @@ def _names(code: CodeType, name: str) -> bool:
 
 
 def check_batches(operator: AnyOperator, on_error: str | None, retries: bool = False) -> None:
-    """Refuse `apply_batch` where it cannot keep what the job promises. `on_error` is what becomes of an event in the end; if it
-    `retries`, the whole batch is tried again before that.
+    """Refuse `apply_batch` where it cannot provide the job's `on_error`. If it `retries`, the whole batch is retried before
+    `on_error` applies.
     """
     if not hasattr(operator, "apply_batch"):
         return
     name, why, action = type(operator).__name__, "", ""
     if on_error not in (None, "fail"):
-        why = f"has on_error={on_error!r}, but of a batch that raises nobody can tell which event is to blame"
+        why = f"has on_error={on_error!r}, but a failing batch does not identify the failing event"
         action = 'use on_error="fail", or define apply instead'
     elif retries and not isinstance(operator, Operator):
-        why = "has on_error=Retry(...), but the state of a batch that raises cannot be taken back"
+        why = "has on_error=Retry(...), but state that a failing batch has changed cannot be restored"
         action = 'use on_error="fail", or define apply instead'
     elif isinstance(operator, KeyedOperator):
         kept = operator.types()[1]
         if operator.uses_timers:
-            why, action = "has on_timer, which comes between two events", "define apply instead, or leave on_timer out"
+            why, action = (
+                "has on_timer, which is called between two events",
+                "define apply instead, or leave on_timer out",
+            )
         elif fields := without_column(kept):
-            why = f"keeps {kept.__name__}, of which {', '.join(fields)} can be no numpy column"
+            why = f"keeps {kept.__name__}, of which {', '.join(fields)} cannot be a numpy column"
             action = "keep numbers, bools, text, bytes, dates or decimals, or define apply instead"
     if why:
         raise WrongUse("SW-OPERATOR-BATCH", f"{name} defines apply_batch and {why}", action)
@@ -176,7 +182,7 @@ def check_record(kind: type[Any]) -> type[Record]:
     if not issubclass(kind, Record):
         raise WrongUse(
             "SW-TYPE-RECORD",
-            f"{kind.__name__} is kept as state but is no Record",
+            f"{kind.__name__} is kept as state but is not a Record",
             f"write class {kind.__name__}(Record)",
         )
     fields_of(kind)

@@ -1,6 +1,6 @@
-"""What an expression over fields becomes: a Python function over events, or Arrow kernels over a batch.
+"""Compiles an expression: to a Python function over events, or to Arrow kernels over a batch.
 
-`Visitor` is how an `Expression` is compiled; hosts write further ones (Spark's is theirs: nothing here knows Spark).
+A `Visitor` compiles an `Expression`; hosts have further ones, for example for Spark.
 All of them follow one logic, that of SQL: a comparison with null is unknown, `&` `|` `~` are three-valued, and a row
 is kept only if the whole is true. Floats compare as in IEEE 754 and Python: NaN equals nothing, is smaller and larger
 than nothing. (Spark and DuckDB order NaN above all else: a visitor for them adds that guard where `kind` is FLOAT.)
@@ -26,7 +26,7 @@ LogicOp = Literal["&", "|"]
 
 
 class Kind(Enum):
-    """What a field or a literal is, as far as comparing goes. The value is the word in errors."""
+    """The kind of a field or a literal, for comparisons. The value is the word in errors."""
 
     TEXT = "str"
     INT = "int"
@@ -103,7 +103,7 @@ class PythonVisitor(Visitor[str]):
 
     def field(self, name: str, kind: Kind, nullable: bool) -> str:
         if name not in self._fields:
-            # Python reads a name in source in its normal form, and keywords not at all: such fields go by getattr.
+            # Python normalises names in source, and rejects keywords: such fields are read with getattr.
             plain = name.isascii() and name.isidentifier() and not iskeyword(name)
             value = f"e.{name}" if plain else f"getattr(e, {self._constant(name)})"
             self._fields[name] = self._assign(f"utc({value})" if kind is Kind.TIME else value)
@@ -217,7 +217,7 @@ class ArrowVisitor(Visitor[Column]):
         if kind not in (Kind.FLOAT, Kind.DECIMAL):
             allowed = pa.array(values, _LITERALS[kind])
             return lambda batch: _in_set(operand(batch), allowed)
-        # Looking up by hash would tell 0.0 from -0.0, and wants Decimals of the very scale.
+        # A hash look-up would distinguish 0.0 from -0.0, and needs Decimals of exactly the same scale.
         either = self.compare("==", operand, self.literal(values[0], kind), kind)
         for value in values[1:]:
             either = self.logic("|", either, self.compare("==", operand, self.literal(value, kind), kind))
@@ -225,7 +225,7 @@ class ArrowVisitor(Visitor[Column]):
 
 
 def _in_set(column: Any, allowed: pa.Array) -> Any:
-    # Arrow says that null is not in the set; for SQL that is unknown.
+    # In Arrow, null is not in the set; in SQL that is unknown.
     return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=allowed), pa.scalar(None, pa.bool_()))
 
 

@@ -41,7 +41,7 @@ _DATE_RANGE = ((date.min - _EPOCH.date()).days, (date.max - _EPOCH.date()).days)
 
 
 def show(value: object, limit: int = 300) -> str:
-    """A value as it appears in an error: whole if short."""
+    """A value as text for an error, shortened."""
     try:
         text = repr(value)
     except Exception:  # an int of more digits than Python writes, or a __repr__ that raises
@@ -50,7 +50,7 @@ def show(value: object, limit: int = 300) -> str:
 
 
 def is_time(value: datetime) -> bool:
-    """True for a point in time that Arrow, Python and files can hold: it has a time zone, and lies in year 1 to 9999 in UTC.
+    """True for a datetime that Arrow, Python and files can store: it has a time zone, and is in year 1 to 9999 in UTC.
 
     Near both ends another zone may reach beyond them: 9999-12-31T23:59:59-05:00 is in year 10000.
     """
@@ -58,17 +58,17 @@ def is_time(value: datetime) -> bool:
         return True
     try:
         return value.utcoffset() is not None and (1 < value.year < 9999 or FIRST_TIME <= value <= LAST_TIME)
-    except Exception:  # of a tzinfo that a person wrote
+    except Exception:  # from a user-written tzinfo
         return False
 
 
 def in_utc(value: datetime) -> datetime:
-    """The same point in time. Two times of one zone compare by their local clock, which shows some hours twice."""
+    """The same time in UTC. Two datetimes of one zone compare by local time, in which some hours repeat."""
     return value if value.tzinfo is UTC else value.astimezone(UTC)
 
 
 class Misfit(ValueError):
-    """A value that does not fit its field; callers turn it into an error that names field and event."""
+    """Raised for a value that does not fit its field; callers turn it into an error that names field and event."""
 
     def __init__(self, value: object, expected: str, path: str = "") -> None:
         super().__init__(value, expected, path)
@@ -81,7 +81,7 @@ class Misfit(ValueError):
 
 
 class Oversized(Misfit):
-    """More than one Arrow array can hold, which may still be held by several (`components.batches`)."""
+    """Raised for more than one Arrow array can hold; several arrays may hold it (`components.batches`)."""
 
 
 class FieldType:
@@ -114,11 +114,11 @@ class FieldType:
             raise Misfit(next(v for v in values if type(v) in strange), self.name)
 
     def check_entered(self, values: Values) -> None:
-        """Check what a decoder that knows the types lets through: ranges, time zones."""
+        """Check what a typed decoder does not check: ranges, time zones."""
 
     def check_column(self, column: pa.Array) -> None:
-        """Check an Arrow column of this type for values that Arrow holds and Python does not: dates beyond year 9999, bytes that
-        are no text, Decimals with too many digits.
+        """Check an Arrow column of this type for values that Arrow can hold and Python cannot: dates after year 9999, bytes that
+        are not text, Decimals with too many digits.
         """
         if pa.types.is_string(self.arrow) or pa.types.is_decimal(self.arrow):
             try:
@@ -196,7 +196,7 @@ class DecimalType(FieldType):
                 self.at_scale(value)
 
     def holds(self, value: Decimal) -> bool:
-        """True if all its digits have a place. NaN and infinities have none."""
+        """True if the field can hold all its digits. It cannot hold NaN and infinities."""
         try:
             self.at_scale(value)
         except Misfit:
@@ -273,7 +273,7 @@ class NestedType(FieldType):
     def __init__(self, kind: type[msgspec.Struct], nullable: bool) -> None:
         self._fields = fields_of(kind)
         arrow = pa.struct([pa.field(name, f.arrow, f.nullable) for name, f in self._fields.items()])
-        if nullable:  # below a null event its fields are null too, whatever they are elsewhere
+        if nullable:  # below a null event all fields are null
             arrow = relaxed(arrow)
         super().__init__(arrow, kind.__name__, (kind,), nullable)
         self.kind = kind
@@ -325,7 +325,7 @@ def relaxed(kind: pa.DataType) -> pa.DataType:
 
 
 def array_of(values: Values, arrow: pa.DataType) -> pa.Array:
-    """One array. Raises Oversized where Arrow would make several of it, or refuses its size."""
+    """One array. Raises Oversized if Arrow would make several, or refuses the size."""
     try:
         array = pa.array(values, arrow)
     except pa.ArrowCapacityError:
@@ -396,7 +396,7 @@ def _unsupported(annotation: Any, where: str) -> WrongUse:
 @functools.cache
 def fields_of(kind: type[msgspec.Struct]) -> dict[str, FieldType]:
     """Name and type of each field, in order."""
-    given: Any = kind  # people may pass anything
+    given: Any = kind  # callers may pass anything
     if not (isinstance(given, type) and issubclass(given, msgspec.Struct)):
         shown = getattr(given, "__name__", repr(given))
         raise WrongUse("SW-TYPE-FIELD", f"{shown} is neither an Event nor a Record", f"write class {shown}(Event)")
@@ -422,7 +422,7 @@ def fields_of(kind: type[msgspec.Struct]) -> dict[str, FieldType]:
 
 @functools.cache
 def holds_mutable(kind: type[msgspec.Struct]) -> bool:
-    """True if values of this type may share something that can still be changed: a list, a dict, a record."""
+    """True if values of this type may contain mutable objects: a list, a dict, a record."""
     return any(_is_mutable(field) for field in fields_of(kind).values())
 
 
@@ -439,7 +439,7 @@ def arrow_schema(kind: type[msgspec.Struct]) -> pa.Schema:
 
 @functools.cache
 def maker(kind: type[msgspec.Struct]) -> Callable[..., Any]:
-    """What makes a value of its fields' values, in order; also where fields are keyword-only."""
+    """A constructor from the values of the fields, in order; also for keyword-only fields."""
     names = kind.__struct_fields__
     if all(p.kind is not p.KEYWORD_ONLY for p in inspect.signature(kind).parameters.values()):
         return kind

@@ -1,4 +1,4 @@
-"""Where results go, and the row by which a sink remembers how far it has come."""
+"""Sinks, and the ledger row by which a sink knows how far a job has been written."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ E = TypeVar("E", bound=Event, contravariant=True)
 
 
 class SinkKind(Enum):
-    """What a sink can promise, and with it the semantics that it can take part in."""
+    """What a sink guarantees, and so which semantics it supports."""
 
     TRANSACTIONAL = "transactional"  # rows and ledger row change in one transaction
-    IDEMPOTENT = "idempotent"  # every key's write compares fence and epoch, so that writing it again changes nothing
-    APPEND = "append"  # keeps no ledger: what is written twice is there twice
+    IDEMPOTENT = "idempotent"  # each write of a key compares fence and epoch, so that repeating it changes nothing
+    APPEND = "append"  # keeps no ledger: a row that is written twice is stored twice
 
     @property
     def keeps_ledger(self) -> bool:
@@ -30,7 +30,7 @@ class SinkKind(Enum):
 
 
 class LedgerRow(msgspec.Struct, frozen=True):
-    """What a sink remembers of one job: one row per (uid, sink id), changed only together with its data."""
+    """How far one job has been written to a sink. There is one row per (uid, sink id); it changes only together with the data."""
 
     fence: int
     position: Position | None  # None: registered, never written
@@ -48,20 +48,20 @@ class LedgerRow(msgspec.Struct, frozen=True):
 
 
 def fenced(sink: str, registered: int, mine: int) -> Refused:
-    """What a driver is told whose fence is below the registered one."""
+    """The error for a driver whose fence is below the registered one."""
     return Refused(
         "SW-SINK-FENCED",
         f"a newer driver (fence {registered}) has taken over sink {sink}; this one has fence {mine}",
-        "nothing to mend if that was meant: only the newest driver goes on. If not, stop the other one and start again",
+        "if the take-over was intended, do nothing: the newest driver continues. If not, stop the other driver and start again",
     )
 
 
 class RowsRejected(Exception):
-    """A sink refuses rows for good, because of what they are: trying again cannot help. Nothing of them was kept."""
+    """Raised by a sink that rejects rows for good: a retry cannot succeed. None of the rows is stored."""
 
 
 class WriteStopped(Exception):
-    """`write` came to a row that it could not write: those before it are written, those behind it were not tried."""
+    """Raised by `write` at a row that it cannot write: the rows before it are written, those behind it are not."""
 
     def __init__(self, written: int, error: Exception) -> None:
         super().__init__(f"row {written}: {type(error).__name__}: {error}")
@@ -70,7 +70,7 @@ class WriteStopped(Exception):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
-    """One epoch, offered to a sink: from where, to where, on whose behalf."""
+    """An epoch that a driver offers to a sink: its start and end, its manifest, and the driver's fence."""
 
     uid: str
     sink: str
@@ -85,7 +85,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
 
 class PreviewLabel(msgspec.Struct, frozen=True):
-    """Whose preview some rows are."""
+    """The epoch that previewed rows belong to."""
 
     uid: str
     sink: str
@@ -94,42 +94,41 @@ class PreviewLabel(msgspec.Struct, frozen=True):
 
 
 class Sink(ABC, Generic[E]):
-    """Where events leave a job. What a sink can do decides which semantics it can take part in:
+    """A target for events. What a sink implements decides which semantics it supports:
 
         write      every sink: rows are written at once (at-most-once, at-least-once)
         commit     a sink that keeps a ledger: a checkpoint's rows and the ledger row change together (exactly-once)
-        preview    a sink that `previews`: besides `commit`, rows can be shown at once, apart from those that are committed
+        preview    a sink that `previews`: besides `commit`, it shows rows at once, apart from committed ones
 
-    `commit` is called on the driver, by one driver at a time, except for one that should be dead: the fence. `write` and
-    `preview` are called by the instances, in other processes: a sink is sent there, so it opens connections when it needs them
-    and does not pickle them.
+    `commit` is called on the driver. A driver that another one has replaced may still call it; the fence refuses it. `write` and
+    `preview` are called by the instances, in other processes: a sink is pickled, so it opens connections when it needs them.
     """
 
     kind: ClassVar[SinkKind]
     previews: ClassVar[bool] = False
 
     def check(self, event: type[E]) -> None:
-        """Refuse events of this type for what they are: a key that they do not have, say. Called when the job is put
-        together, so it looks at nothing but the type.
+        """Refuse a type of events that the sink cannot store, for example one without the sink's key. Called when the job is built:
+        it must not access the target.
         """
 
-    def look(self, uid: str, sink_id: str) -> None:
-        """Refuse a target that is another sink's, or another than this sink has filled until now, before `open` makes anything.
-        Changes nothing. `uid` is empty if the job is new. `register` decides; this spares a target the start that it refuses.
+    def check_target(self, uid: str, sink_id: str) -> None:
+        """Refuse a target that belongs to another sink, or that is not the one this sink has written so far, before `open` creates
+        anything. Changes nothing. `uid` is empty if the job is new. `register` checks again.
         """
 
     @abstractmethod
     def open(self, event: type[E]) -> None:
-        """Make the target ready for events of this type, or refuse. Called before anything else, in every process that uses
-        the sink; perhaps several times.
+        """Prepare the target for events of this type, or refuse. Called first, in every process that uses the sink, perhaps several
+        times.
         """
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write these rows at once: when it returns they are as durable as the target makes them.
+        """Write these rows at once. When it returns, they are as durable as the target makes them.
 
-        Raises `RowsRejected` where the rows themselves are to blame; then nothing of them was kept. A sink that writes row by
-        row may raise `WriteStopped`.
+        Raises `RowsRejected` if the rows themselves are the cause; then none of them is stored. A sink that writes row by row may
+        raise `WriteStopped`.
         """
 
     def register(self, uid: str, sink_id: str, fence: int) -> None:
@@ -139,45 +138,45 @@ class Sink(ABC, Generic[E]):
         raise NotImplementedError
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
-        """The ledger row; None if there is none. May be called before `open`, and makes nothing."""
+        """The ledger row; None if there is none. May be called before `open`, and creates nothing."""
         raise NotImplementedError
 
     def commit(self, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         """Apply the rows and advance the ledger in one transaction, by the commit rule (`components.commit_rule`); remove the
         previews of this epoch and of those before it.
 
-        Raises `RowsRejected` where the rows themselves are to blame.
+        Raises `RowsRejected` if the rows themselves are the cause.
         """
         raise NotImplementedError
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
-        """Why the sink would refuse these rows for good; empty if it would take them. Keeps nothing of them.
+        """Why the sink rejects these rows for good; empty if it accepts them. Stores none of them.
 
-        A sink that raises `RowsRejected` answers here, so that the rows to blame can be found.
+        A sink that raises `RowsRejected` implements it, so that the rejected rows can be found.
         """
         return ""
 
     def open_previews(self, uid: str, sink_id: str) -> None:
-        """Make the place ready where previews are shown, and what people read them through. Called on the driver, when the sink is
-        registered; only if it is to preview. Refuses a place that the sink has not made.
+        """Create the table of previews and the view that readers use. Called on the driver after `register`, if the sink previews.
+        Refuses tables and views that the sink has not created.
         """
 
     def preview(self, label: PreviewLabel, batch: pa.RecordBatch) -> None:
-        """Show these rows at once, beside those that are committed. Readers who want them read a view over both, in which only
-        the previews of the registered fence count, and only those of checkpoints that are neither committed nor withdrawn.
+        """Show these rows at once, beside the committed ones. Readers use a view over both. It has only the previews of the
+        registered fence, and only of checkpoints that are neither committed nor withdrawn.
         """
         raise NotImplementedError
 
     def withdraw(self, uid: str, sink_id: str, epoch: int) -> None:
-        """The epoch came to nothing: remove its previews, and those of epochs before it."""
+        """The epoch is abandoned: remove its previews, and those of earlier epochs."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called when the job ends, except on a crash."""
+        """Called when the job ends, except after a crash."""
 
 
 class Observer(ABC):
-    """Sees committed results; promises nothing. `print()` is one."""
+    """Gets committed results, without any guarantee. `print()` is one."""
 
     @abstractmethod
     def observe(self, sink_id: str, batch: pa.RecordBatch) -> None: ...

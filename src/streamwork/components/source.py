@@ -1,4 +1,4 @@
-"""Where events come from."""
+"""Sources: the base classes, and the slices that they are read in."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def check_on_error(on_error: str | None) -> OnError | None:
 
 
 class Slice:
-    """Some events of one partition, in offset order, as a reader hands them over: a list, or columns.
+    """Some events of one partition, in offset order, as a source reads them: a list, or columns.
 
-    `offsets` are those of the events: that of the first one if the others follow it without holes; else those of all, or a
-    function that gives them, which is called only where somebody needs them. The offset of an event must not depend on where
-    the input was cut into slices: what routes events goes by it.
+    `offsets` is the offset of the first event, if the others follow without gaps; else the offsets of all, or a function that
+    returns them and is called only if they are needed. The offset of an event must not depend on where the input is cut into
+    slices: events are routed by it.
 
-    `dropped` counts input that was no event and was left out, as `on_error` asked; `letters` are those that are to be kept as
-    dead letters instead: what it was, as text, and what is wrong with it. `left_out` tells of filters directly behind
-    the source that were applied before reading: component -> how many events it has left out, in the order of their way. The
-    events go on behind the last of them.
+    `dropped` counts input that is not an event and is dropped, by `on_error`. `letters` is such input that is kept as dead
+    letters: its text and the reason. `left_out` is about filters directly behind the source that were applied while reading:
+    component -> number of events that it has removed, in the order of the filters. The events of the slice continue behind the
+    last filter.
     """
 
     __slots__ = ("_offsets", "dropped", "given", "left_out", "letters")
@@ -62,7 +62,7 @@ class Slice:
         self.left_out = left_out or {}
 
     def leave_out(self, on_error: OnError | None, text: str, why: str) -> None:
-        """Something that is no event."""
+        """Drop input that is not an event, or keep it as a dead letter."""
         if on_error == "dead-letter":
             self.letters.append((text, why))
         else:
@@ -78,7 +78,7 @@ class Slice:
         return np.asarray(found, np.int64)
 
     def move(self, by: int) -> None:
-        """Let the offsets begin further on."""
+        """Add a number to all offsets."""
         before = self._offsets
         if isinstance(before, int):
             self._offsets = before + by
@@ -86,12 +86,12 @@ class Slice:
             self._offsets = lambda: np.asarray(before() if callable(before) else before, np.int64) + by
 
     def part(self, given: list[Any] | Columns, at: int) -> Slice:
-        """Some of the events of this slice, from the place `at` on; nothing else of it."""
+        """Some of the events of this slice, from the place `at` on, without its counts."""
         offsets = self._offsets + at if isinstance(self._offsets, int) else lambda: self.offsets[at : at + len(given)]
         return Slice(given, offsets, left_out=dict.fromkeys(self.left_out, 0))
 
     def add(self, other: Slice) -> None:
-        """What came next, to a list."""
+        """Append the next slice to this one, whose events are a list."""
         assert isinstance(self.given, list)
         mine, theirs = self.offsets, other.offsets
         self._offsets = np.concatenate((mine, theirs))
@@ -101,7 +101,7 @@ class Slice:
 
     @property
     def came(self) -> int:
-        """How much was read for it: events, and what is none."""
+        """The number of records read: events, and input that is not an event."""
         return len(self.given) + self.dropped + len(self.letters) + sum(self.left_out.values())
 
     @property
@@ -110,7 +110,7 @@ class Slice:
 
 
 class Partitioning(msgspec.Struct, frozen=True):
-    """Input that is partitioned by key groups: all events of a key are in one partition, that of its group."""
+    """A source that is partitioned by key groups: all events of a key are in the partition of its group."""
 
     fields: tuple[str, ...]
     groups: int
@@ -118,43 +118,43 @@ class Partitioning(msgspec.Struct, frozen=True):
 
 
 class ReadProgress(msgspec.Struct, frozen=True):
-    """How far a job has read one of its sources: offsets by partition."""
+    """How far a job has read a source: offsets by partition."""
 
     uid: str  # of the job
-    job: str  # its name, for people
+    job: str  # the name of the job
     source: str  # the id of the source in the job
-    needed: dict[str, int]  # where the oldest kept checkpoint would go on
+    needed: dict[str, int]  # where a restart from the oldest kept checkpoint reads on
     completed: dict[str, int]  # where the newest completed checkpoint ends
 
 
 class AnySource:
-    """What all sources share."""
+    """The base class of all sources."""
 
     bounded: bool = False
-    """True if the input is complete: nothing is added to it. A job all of whose sources are bounded ends when all is done."""
+    """True if the input is complete: nothing is added to it. A job with only bounded sources ends when all input is processed."""
 
     on_error: OnError | None = None
-    """What becomes of input that is no event: "fail" stops the job, "drop" leaves it out and counts it, "dead-letter" keeps it
-    as a dead letter. None: as the semantics of the job have it; "fail" for a source by itself."""
+    """How to handle input that is not an event: "fail" stops the job, "drop" discards and counts it, "dead-letter" keeps it as a
+    dead letter. None: the default of the job's semantics; "fail" for a source outside of a job."""
 
     def with_on_error(self, on_error: OnError, override: bool = False) -> Self:
-        """This source with this `on_error`; where it was told something else, only to `override` that."""
+        """This source with this `on_error`. One that is set already is replaced only with `override`."""
         if self.on_error is not None and not override:
             return self
-        mine = object.__new__(type(self))  # copy.copy would leave out what does not travel to workers
+        mine = object.__new__(type(self))  # copy.copy would drop attributes that are not pickled
         mine.__dict__.update(self.__dict__)
         mine.on_error = on_error
         return mine
 
 
 class Source(AnySource, Generic[E]):
-    """A source that people write, and that keeps nothing: what it gave is gone. Exactly-once cannot be had with it.
+    """A user-written source without state: its events cannot be read again, so it does not support exactly-once.
 
-    `get_events` emits what is there and returns within about 100 ms. In an epoch it is called again until it has given
+    `get_events` emits the events that are available and returns within about 100 ms. In an epoch it is called until it has emitted
     `max_events`, until `checkpoint_every` has passed, or until it emits nothing.
 
-    It has one instance unless the job gives it more; then each must take its share of the input: `setup_instance` is told its
-    number, and in `instance.count` how many there are.
+    It has one instance, unless the job sets more; then each must read its own part of the input. `setup_instance` gets the number
+    of the instance, and `instance.count` is how many there are.
     """
 
     max_events: int = 100_000
@@ -166,7 +166,7 @@ class Source(AnySource, Generic[E]):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called when the instance goes away, except on a crash."""
+        """Called when the instance ends, except after a crash."""
 
     @property
     def event(self) -> type[Event]:
@@ -174,12 +174,13 @@ class Source(AnySource, Generic[E]):
 
 
 class StatefulSource(AnySource, Generic[E, R]):
-    """A source that people write, with one record per instance: where it is.
+    """A user-written source with one record per instance: its place in the input.
 
-    ``replayable = True`` promises that the state alone decides what comes next, so that after a crash the same events come
-    again; exactly-once needs it.
+    `setup_instance` gets the record of the last checkpoint, None on the very first start; `get_state` returns the current one, and
+    is called for each checkpoint. ``replayable = True`` declares that the record alone decides which events come next, so that the
+    same events follow after a crash; exactly-once needs it.
 
-    It has one instance unless the job gives it more; then each must take its share, for example
+    It has one instance, unless the job sets more; then each must read its own part of the input, for example
     ``range(instance, n, instance.count)``.
     """
 
@@ -196,7 +197,7 @@ class StatefulSource(AnySource, Generic[E, R]):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called when the instance goes away, except on a crash."""
+        """Called when the instance ends, except after a crash."""
 
     @property
     def event(self) -> type[Event]:
@@ -215,24 +216,24 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     """
 
     unit: str = "offsets"
-    """What offsets count, for people. Where it is "events", there are as many between two offsets as their difference (in a
-    log at most: transactions that were broken off have offsets, too)."""
+    """What offsets count, as a word for output. With "events", the difference of two offsets is the number of events between them
+    (in a log at most: aborted transactions have offsets, too)."""
 
     event: type[E]
     max_events: int
     start: Start = "stored"
-    """Where reading begins when the job starts: "stored", where it was left, or at the earliest event if it never was;
-    "latest", behind everything that is there, each time; "earliest" is "stored" under another name."""
+    """Where reading begins when the job starts: "stored" is the position of the last checkpoint, on the first start the earliest
+    event; "latest" is the end of the input, at each start; "earliest" is the same as "stored"."""
 
     @abstractmethod
     def partitions(self) -> list[str]:
         """Names of the partitions, each matching [A-Za-z0-9_-]{1,64}."""
 
     def fixed_partitions(self) -> int | None:
-        """How many partitions there are, if that never changes while the job lives; None if partitions may be added.
+        """The number of partitions, if it never changes; None if partitions may be added.
 
-        More instances than this have nothing to read. Where the number is fixed, neighbouring partitions go to one instance,
-        as key groups do; else the name of a partition decides, so that none moves when another one is added.
+        More instances than this have nothing to read. If the number is fixed, adjacent partitions are read by one instance, like
+        key groups; else the name of a partition decides, so that none moves when another one is added.
         """
         return len(self.partitions())
 
@@ -292,14 +293,14 @@ class OffsetSource(AnySource, ABC, Generic[E]):
         return True
 
     def keep(self, progress: ReadProgress) -> None:
-        """Remember how far a job has read, and keep all input that it still needs."""
+        """Record how far a job has read, and keep all input that it still needs."""
 
     def partitioning(self) -> Partitioning | None:
-        """How events are spread over the partitions, if it is by a key."""
+        """How keys are distributed over the partitions; None if they are not partitioned by key."""
         return None
 
     def native(self) -> OffsetSource[E] | None:
-        """The source whose rows are in Spark's JVM, so that a host with Spark brings them, instead of `read`; None for most."""
+        """The source whose rows are in Spark's JVM, for hosts that read them there and not with `read`; None for most."""
         return None
 
 
@@ -316,5 +317,5 @@ def source_changed(source: str, partition: str) -> Refused:
     return Refused(
         "SW-SOURCE-CHANGED",
         f"source {source!r}{where} is not the input that the job has read before: it was replaced or changed",
-        "bring the old one back; or give the new one an id of its own and run it in another --root",
+        "restore the old input; or give the new one an id of its own and run it in another --root",
     )

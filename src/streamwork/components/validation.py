@@ -1,7 +1,7 @@
-"""Does an event or a record fit its declared type? Asked of one at a time, where one is to be told from the others.
+"""Checks whether single events and records fit their declared types.
 
-Arrow decides (`FieldType.build`), but to build columns for one event costs more than to apply it. So a function is made for
-each type, as dataclasses do it, that answers in a fraction of the time; what it is not sure of, Arrow is asked.
+Arrow decides (`FieldType.build`), but building columns for one event costs more than applying it. So a function is generated for
+each type, as dataclasses do it, that answers in a fraction of the time. Where it is not certain, Arrow is asked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from streamwork.components.schema import (
 
 
 def check_fits(kind: type[msgspec.Struct], structs: Iterable[Any], where: str) -> None:
-    """Refuse the first that does not fit, as an Arrow batch of it would: SW-TYPE-EVENT, SW-TYPE-VALUE."""
+    """Raise for the first that does not fit, like building an Arrow batch: SW-TYPE-EVENT, SW-TYPE-VALUE."""
     fits = fitting(kind)
     for struct in structs:
         if not fits(struct):
@@ -43,7 +43,7 @@ def check_fits(kind: type[msgspec.Struct], structs: Iterable[Any], where: str) -
 
 @functools.cache
 def fitting(kind: type[msgspec.Struct]) -> Callable[[Any], bool]:
-    """A quick test of a whole event or record. False says only that it is worth a closer look."""
+    """A quick test of a whole event or record. False means that it may not fit: `check_fits` decides."""
     names = {"kind": kind}
     tests = ["type(s) is kind"]
     for number, (name, field) in enumerate(fields_of(kind).items()):
@@ -54,7 +54,7 @@ def fitting(kind: type[msgspec.Struct]) -> Callable[[Any], bool]:
 
 
 def _test(field: FieldType, value: str, name: str, names: dict[str, Any]) -> str:
-    """Python for: this expression's value fits. `name` is free to be used in it; `names` are what it refers to."""
+    """Python source that tests whether the value of an expression fits. `name` is a free variable; `names` are its globals."""
     test = _present(field, name, names)
     if field.nullable:
         return f"(({name} := {value}) is None or {test})"
@@ -62,7 +62,7 @@ def _test(field: FieldType, value: str, name: str, names: dict[str, Any]) -> str
 
 
 def _present(field: FieldType, v: str, names: dict[str, Any]) -> str:
-    """The same for a value that is not None, and has that name; it begins with asking for the type."""
+    """The same for a value of that name that is not None; the type is tested first."""
     if isinstance(field, IntType):
         whole = f"(type({v}) is int or isinstance({v}, int) and type({v}) is not bool)"
         return f"{whole} and {INT_RANGE[0]} <= {v} <= {INT_RANGE[1]}"
@@ -97,13 +97,13 @@ def _present(field: FieldType, v: str, names: dict[str, Any]) -> str:
 
 
 def _alone(field: FieldType) -> Callable[[Any], bool]:
-    """For the items of a list or a dict."""
+    """The same for the items of a list or a dict."""
     names: dict[str, Any] = {}
     return _made(_test(field, "s", "v", names), names)
 
 
 def _made(test: str, names: dict[str, Any]) -> Callable[[Any], bool]:
-    function: Callable[[Any], bool] = eval(f"lambda s: {test}", names)  # of names that are fields, and nothing else
+    function: Callable[[Any], bool] = eval(f"lambda s: {test}", names)  # the source has only names of fields
     return function
 
 

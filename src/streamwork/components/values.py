@@ -1,4 +1,4 @@
-"""What flows and what is kept: `Event` and `Record`."""
+"""`Event` and `Record`: the types of what flows and of state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
     frozen_default=True, field_specifiers=(msgspec.field,)
 )  # subclasses are frozen to type checkers too
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened: frozen and typed.
+    """An event: frozen and typed.
 
     The annotated fields are its Arrow schema, so they must be types that Arrow knows (see `schema`).
     Constructors check nothing, for speed; values are checked where events enter a job and where Arrow is built.
@@ -21,7 +21,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class Record(msgspec.Struct, gc=False):
     """State: mutable and typed; its fields are the columns of the state files.
 
-    Every field needs a default: a record is made, empty, when its key is first seen.
+    Every field needs a default: a record is created when its key is first seen.
     """
 
 

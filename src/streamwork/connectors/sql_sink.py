@@ -121,7 +121,7 @@ class SqlSink(Sink[E], Generic[E]):
         self._deletes.check(event)
         arrow_schema(event)
 
-    def look(self, uid: str, sink_id: str) -> None:
+    def check_target(self, uid: str, sink_id: str) -> None:
         with self._transaction() as db:
             if self._exists(db, "streamwork_owners"):
                 self._check_owner(db, uid, sink_id)

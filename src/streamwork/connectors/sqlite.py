@@ -49,9 +49,9 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
         self.path = Path(path)
         self._connection: sqlite3.Connection | None = None
 
-    def look(self, uid: str, sink_id: str) -> None:
+    def check_target(self, uid: str, sink_id: str) -> None:
         if self.path.exists():  # connecting would create it
-            super().look(uid, sink_id)
+            super().check_target(uid, sink_id)
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         return super().ledger(uid, sink_id) if self.path.exists() else None

@@ -57,7 +57,7 @@ class Sinks(Participant):
     def check_targets(self, uid: str) -> None:
         """Refuse targets that are not this job's, before anything is made; `uid` is empty if the job is new."""
         for name, sink in self._ledgered.items():
-            sink.look(uid, name)
+            sink.check_target(uid, name)
 
     def open(self) -> None:
         for name, node in self._nodes.items():

@@ -1,8 +1,7 @@
-"""From a fluent description to a frozen, validated graph.
+"""The API that builds a job, and the frozen, validated graph that it builds.
 
-`Job` and `Stream` are what people write with; `Graph` is what everything below works on: nodes, ids, types, keys,
-fingerprint.
-Knows nothing of how a graph is run.
+`Job` and `Stream` are the API. `Graph` is what other packages use: nodes with ports, ids, types, keys, fingerprint. `Layout`
+divides a graph into chains, by the partitioning along its edges. Running a graph is the task of other packages.
 """
 
 from streamwork.job.backoff import Backoff

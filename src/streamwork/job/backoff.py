@@ -1,4 +1,4 @@
-"""When a job that failed is started again, and when it is not."""
+"""`Backoff`: whether and when a failed job is restarted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from streamwork.job.duration import seconds
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """Start again at most `max_restarts` times within `within`; wait `first`, then each time `factor` longer, up to `most`.
+    """Restart at most `max_restarts` times within `within`; wait `first`, then each time `factor` longer, up to `most`.
 
-    What lies further back than `within` is forgotten, so a job that fails once a day is always started again, and quickly.
+    Restarts longer ago than `within` do not count, so a job that fails once a day is always restarted, and quickly.
     """
 
     max_restarts: int = 5
@@ -34,12 +34,12 @@ class Backoff(msgspec.Struct, frozen=True):
             raise _wrong(f"most={self.most!r} is shorter than first={self.first!r}", "make it at least as long")
 
     def recent(self, restarts: Iterable[float], now: float) -> int:
-        """How many of these restarts still count. Times are those of one monotonic clock."""
+        """The number of these restarts that still count. All times are from one monotonic clock."""
         window = seconds(self.within)
         return sum(now - moment < window for moment in restarts)
 
     def delay(self, restarts: Iterable[float], now: float) -> float | None:
-        """How long to wait before the next restart, given when the earlier ones were; None: give up."""
+        """Seconds to wait before the next restart, given the times of the earlier ones; None: give up."""
         before = self.recent(restarts, now)
         if before >= self.max_restarts:
             return None

@@ -1,4 +1,4 @@
-"""A graph for people: as text and as a Mermaid diagram."""
+"""A graph as text and as a Mermaid diagram."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHAPES = {NodeKind.SOURCE: ('(["', '"])'), NodeKind.OPERATOR: ('["', '"]'), Nod
 
 
 def describe(graph: Graph) -> str:
-    """One line per component: id, what it is, what it reads, its types and its key."""
+    """One line per component: id, class, inputs, types and key."""
     rows = [("id", "component", "reads", "types", "key")]
     rows += [
         (node.id, node.title, ", ".join(map(str, node.inputs)) or "-", _types(node), _key(node) or "-")
@@ -21,7 +21,7 @@ def describe(graph: Graph) -> str:
 
 
 def to_mermaid(graph: Graph) -> str:
-    """A diagram that GitHub, GitLab and most editors draw."""
+    """A diagram that GitHub, GitLab and most editors render."""
     numbers = {node.id: f"n{i}" for i, node in enumerate(graph.nodes)}
     lines = ["flowchart LR"]
     for node in graph.nodes:

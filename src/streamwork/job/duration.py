@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Durations as text, such as "10min"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frozen graph of a job: what hosts run, checkpoints name and people look at."""
+"""The frozen graph of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamwork.job.semantics import EXACTLY_ONCE, Isolation, Promise, check_ope
 
 @dataclass(frozen=True)
 class Graph:
-    """A whole job. The order of nodes is one in which each stands behind its inputs."""
+    """A whole job. Each node comes after its inputs."""
 
     job: str
     nodes: tuple[Node, ...]
@@ -67,12 +67,12 @@ class Graph:
 
     @property
     def planned(self) -> tuple[Node, ...]:
-        """The sources whose slices are planned by offsets."""
+        """The sources with offsets, whose slices are planned."""
         return tuple(node for node in self.sources if isinstance(node.component, OffsetSource))
 
     @property
     def polled(self) -> tuple[Node, ...]:
-        """The sources that people wrote, which are asked what there is."""
+        """The user-written sources without offsets, which are polled."""
         return tuple(node for node in self.sources if isinstance(node.component, Source | StatefulSource))
 
     @property
@@ -80,17 +80,17 @@ class Graph:
         return self.of_kind(NodeKind.SINK)
 
     def travels(self, node: Node) -> bool:
-        """True if the instances need this component, wherever they are. Most sinks stay with the driver."""
+        """True if the component is sent to the instances. Most sinks are used by the driver only."""
         stays = node.kind is NodeKind.SINK and self.stages(node) and node.isolation is Isolation.READ_COMMITTED
         return not stays
 
     @property
     def previews(self) -> bool:
-        """True if somebody may see rows before their checkpoint."""
+        """True if a sink shows rows before their checkpoint is committed."""
         return any(node.isolation is Isolation.READ_UNCOMMITTED for node in self.nodes)
 
     def stages(self, node: Node) -> bool:
-        """True if what goes to this sink is staged, and seen when its checkpoint is done; else it is written at once."""
+        """True if rows for this sink are staged and committed with their checkpoint; else they are written at once."""
         return self.promise.exactly_once or not isinstance(node.component, Sink)
 
     @property
@@ -99,7 +99,7 @@ class Graph:
 
     @property
     def timed(self) -> bool:
-        """True if some component waits for times."""
+        """True if some component uses timers."""
         return any(getattr(node.component, "uses_timers", False) for node in self.nodes)
 
     @property
@@ -115,7 +115,7 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of ids, edges, schemas and keys; the same whatever the code says."""
+        """The hash of ids, edges, schemas and keys. It does not depend on code."""
         content = json.dumps([node.signature() for node in self.nodes], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -134,7 +134,7 @@ def check_types(node_id: str, takes: type[Event] | None, given: type[Event] | No
 
 
 def _check_order(node: Node, port: Port, before: Sequence[Node]) -> None:
-    """Refuse a port that would spread the events of one instance over several without saying how."""
+    """Refuse a port that spreads the events of one instance over several without a key or a grouping."""
     if port.key is not None or port.grouping is not None:
         return
     widest = max(before, key=lambda one: one.parallelism)
@@ -149,7 +149,7 @@ def _check_order(node: Node, port: Port, before: Sequence[Node]) -> None:
 
 
 def _check_event_of_sink(node: Node) -> None:
-    """Refuse events that the sink cannot take for what they are, and say which sink that is: a job may have several."""
+    """Refuse a type of events that the sink cannot store; the error names the sink."""
     if isinstance(node.component, Sink) and node.takes is not None:
         try:
             node.component.check(node.takes)
@@ -166,7 +166,7 @@ def duplicate_id(job: str, node_id: str) -> WrongUse:
 
 
 def _in_order(job: str, nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Each node behind its inputs, otherwise in the order given."""
+    """Each node after its inputs, otherwise in the order given."""
     done: dict[str, Node] = {}
     waiting = list(nodes)
     while waiting:

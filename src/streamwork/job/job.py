@@ -34,13 +34,14 @@ E = TypeVar("E", bound=Event)
 
 
 class Job:
-    """A job under construction. Mistakes are refused at the line that makes them; `graph()` freezes the whole.
+    """A job under construction. A mistake raises an error at the line that makes it; `graph()` freezes the job.
 
-    `home` is the folder of the job file: relative paths of sources and sinks, and the default root, are found there. It is
+    `home` is the folder of the job file: relative paths of sources and sinks, and the default root, are resolved against it. It is
     the folder of the file that calls `Job(...)`, unless the job is started through another file.
 
-    Order: the events of one key and source partition are applied in offset order while each exchange routes them by fields that
-    the next key contains; behind a re-keying, in the order of each sending instance. Only `shuffle()` rotates.
+    Order: the events of one key and source partition are applied in offset order, as long as each exchange routes them by fields
+    that the next key contains; behind a re-keying, in the order of each sending instance. Only `shuffle()` distributes events round
+    robin.
     """
 
     runner: ClassVar[Callable[..., RunSummary] | None] = None
@@ -83,7 +84,7 @@ class Job:
         )
         self.home = _folder_of(sys._getframe(1).f_globals.get("__file__"))
         self._nodes: dict[str, Node] = {}
-        self._asked: dict[str, int] = {}  # component -> the parallelism that it was given
+        self._asked: dict[str, int] = {}  # component -> the parallelism set for it
 
     def source(
         self,
@@ -93,11 +94,12 @@ class Job:
         time: str | None = None,
         parallelism: int | None = None,
     ) -> Stream[E]:
-        """Begin a stream. `time` names the field that says when an event happened; event-time timers follow it.
+        """Add a source and return its stream. `time` names the field with the time of an event: it is event time, for timers and
+        watermarks.
 
         Without `parallelism=`, a source with offsets has as many instances as the job's parallelism, but no more than it has
-        partitions; a `Source` or `StatefulSource` has one, since each instance would give everything (`setup_instance` is
-        told how many there are, so that each can take its share).
+        partitions. A `Source` or `StatefulSource` has one; with more, each instance must read its own part of the input
+        (`setup_instance` gets their number).
         """
         if not isinstance(source, OffsetSource | Source | StatefulSource):
             raise not_a("source", source, "JsonLines, ListSource or another source")
@@ -116,7 +118,7 @@ class Job:
     def graph(self, settings: Settings | None = None, instead: Mapping[str, Any] | None = None) -> Graph:
         """The frozen, validated graph, with these settings or the job's own. Refuses semantics that cannot hold.
 
-        `instead` gives components, by id, that take the place of the job's own.
+        `instead` replaces components, by id.
         """
         chosen = settings or self.settings
         nodes: dict[str, Node] = {}
@@ -130,7 +132,7 @@ class Job:
 
     @property
     def components(self) -> dict[str, Any]:
-        """Id -> component, in the order in which they were added."""
+        """Id -> component, in the order of their addition."""
         return {node.id: node.component for node in self._nodes.values()}
 
     def describe(self) -> str:
@@ -202,7 +204,7 @@ class Job:
         )
 
     def _add(self, node: Node, asked: int | None = None) -> Stream[Any]:
-        """Add a component; `asked` is the parallelism that it is given."""
+        """Add a component; `asked` is the parallelism set for it."""
         if node.id in self._nodes:
             raise duplicate_id(self.name, node.id)
         if asked is not None:
@@ -217,7 +219,7 @@ class Job:
 
 
 def _folder_of(file: str | None) -> Path:
-    """The folder of the file that makes a job; in an interactive session there is none."""
+    """The folder of the file that creates a job; the working directory in an interactive session."""
     return Path(file).absolute().parent if file else Path.cwd()
 
 
@@ -227,12 +229,12 @@ def _located(node: Node, home: Path) -> Node:
 
 
 def resolved(node: Node, promise: Promise) -> Node:
-    """With what the semantics decide where the person has not. `print()` never stands in the way."""
+    """The node with defaults that depend on the semantics. An error in `print()` never stops a job."""
     if isinstance(node.component, Observer):
         return replace(node, on_error="drop")
     if node.kind is NodeKind.SOURCE:
         return replace(node, component=node.component.with_on_error(promise.on_error))
     if node.on_error:
         return node
-    batches = hasattr(node.component, "apply_batch")  # of a batch that raises nobody can tell which event is to blame
+    batches = hasattr(node.component, "apply_batch")  # a failing batch does not identify the failing event
     return replace(node, on_error="fail" if batches else promise.on_error)

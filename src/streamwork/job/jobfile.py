@@ -1,4 +1,4 @@
-"""Finding the job in a file: JOBFILE[:NAME]."""
+"""Loads a job from its file: JOBFILE[:NAME]."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamwork.job.job import Job
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job, and the file that it comes from."""
+    """A job and the file that defines it."""
 
     job: Job
     path: Path
@@ -33,7 +33,7 @@ def default_root(home: Path) -> Path:
 
 
 loading: Path | None = None
-"""The file that is being imported right now, if one is: `Job.run` called at import says so instead of starting."""
+"""The file that is being imported now, or None. `Job.run` refuses to run during an import."""
 
 
 def load_job(target: str) -> JobFile:
@@ -58,7 +58,7 @@ def load_job(target: str) -> JobFile:
             "SW-JOBFILE-NO-JOB", f"{path} has {what} (found: {known})", "define it at the top level: job = Job(...)"
         )
     ways = " or ".join(shlex.quote(f"{file}:{variable}") for variable in found.values())
-    raise WrongUse("SW-JOBFILE-SEVERAL", f"{path} has several jobs: {known}", f"say which, by its variable: {ways}")
+    raise WrongUse("SW-JOBFILE-SEVERAL", f"{path} has several jobs: {known}", f"name the variable: {ways}")
 
 
 def _at_home(job: Job, path: Path) -> JobFile:
@@ -72,7 +72,9 @@ def import_file(path: Path) -> ModuleType:
     name = path.stem
     if name in sys.stdlib_module_names:
         raise WrongUse(
-            "SW-JOBFILE-NAME", f"{path.name} has the name of a module of Python's own", "give the file another name"
+            "SW-JOBFILE-NAME",
+            f"{path.name} has the name of a module of the standard library",
+            "give the file another name",
         )
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path):
@@ -109,7 +111,7 @@ def import_file(path: Path) -> ModuleType:
         raise WrongUse(
             "SW-JOBFILE-FAILED",
             f"importing {path} raised {type(error).__name__}: {error}{_line_in(path, error)}",
-            f"mend the file; `python {shlex.quote(str(path))}` shows the whole traceback",
+            f"fix the file; `python {shlex.quote(str(path))}` shows the whole traceback",
         ) from error
     finally:
         loading = None
@@ -117,7 +119,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def _known_elsewhere(name: str, folder: Path) -> object | None:
-    """A module of that name that belongs to Python or is installed: other code may import it, and must not get the job."""
+    """A module of that name that belongs to Python or is installed: code that imports it must not get the job file."""
     own = {
         folder.resolve(),
         *(Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry),

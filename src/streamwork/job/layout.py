@@ -1,11 +1,11 @@
-"""How a graph is laid out: which components run together as one chain, and where events must be exchanged.
+"""`Layout`: which components run together as one chain, and where events are exchanged.
 
-A chain is the steps between two exchanges; each of its instances runs all of its steps. An edge needs an exchange if the events
-of one key may come from several instances and the component behind it keeps state by that key, or if a grouping or another
-parallelism asks for it.
+A chain is the steps between two exchanges; each of its instances runs all of its steps. An edge needs an exchange if a grouping is
+given, if the parallelism changes, or if the component behind it is keyed and its input is not partitioned by that key
+(`job.partitioning`).
 
-Where chains run one after another and not at the same time (`hosts.spark_epochs`), they run in stages: a chain stands in the
-last stage before the first that reads from it, so that little has to be carried past a stage.
+Where chains run one after another and not at the same time (`hosts.spark_epochs`), they run in stages. A chain runs in the last
+stage before the first chain that reads from it, so that little output has to be kept over a stage.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ChainSpec:
 
 @dataclass(frozen=True)
 class Layout:
-    """The chains of a graph, each with its components in order, and the edges between components."""
+    """The chains of a graph and the edges between its components."""
 
     graph: Graph
     groups: int
@@ -72,7 +72,7 @@ class Layout:
 
     @cached_property
     def chains(self) -> tuple[ChainSpec, ...]:
-        """In an order in which each stands behind those that it reads from."""
+        """Each chain comes after those that it reads from."""
         together: dict[str, list[str]] = {node.id: [node.id] for node in self.graph.nodes}
         for edge in self.edges:
             first, second = together[edge.from_id], together[edge.to_id]
@@ -101,19 +101,19 @@ class Layout:
 
     @cached_property
     def upstream(self) -> tuple[tuple[int, ...], ...]:
-        """Of each chain, the chains that it reads from."""
+        """For each chain, the chains that it reads from."""
         pairs = {(self.chain_of(edge.from_id), self.chain_of(edge.to_id)) for edge in self.edges if edge.exchange}
         return tuple(tuple(sorted(a for a, b in pairs if b == chain)) for chain in range(len(self.chains)))
 
     @cached_property
     def downstream(self) -> tuple[tuple[int, ...], ...]:
-        """Of each chain, the chains that read from it."""
+        """For each chain, the chains that read from it."""
         count = range(len(self.chains))
         return tuple(tuple(after for after in count if chain in self.upstream[after]) for chain in count)
 
     @cached_property
     def exchanged(self) -> tuple[tuple[Input, str], ...]:
-        """All that goes through an exchange: what, and to which component."""
+        """The streams that go through an exchange, each with the component that reads it."""
         return tuple(
             (one, node.id)
             for node in self.graph.nodes
@@ -126,7 +126,7 @@ class Layout:
         """The chains that can run at the same time, stage by stage."""
         count = range(len(self.chains))
         stage = [0] * len(self.chains)
-        for chain in count:  # each stands behind those that it reads from
+        for chain in count:  # each comes after those that it reads from
             stage[chain] = max((stage[before] + 1 for before in self.upstream[chain]), default=0)
         for chain in reversed(count):
             stage[chain] = min((stage[after] - 1 for after in self.downstream[chain]), default=stage[chain])
@@ -134,13 +134,13 @@ class Layout:
 
     @cached_property
     def native(self) -> dict[str, Native]:
-        """Of each source whose rows are in Spark's JVM: what runs there."""
+        """Source -> the part of its chain that runs in Spark's JVM."""
         together = {(edge.from_id, edge.to_id) for edge in self.edges if not edge.exchange}
         parts = (native_part(self.graph, node, together) for node in self.graph.planned)
         return {part.source: part for part in parts if part is not None}
 
     def has_event_time(self, chain: int) -> bool:
-        """True if some source of this chain, or before it, says when its events happened."""
+        """True if a source of this chain, or before it, has event time (`time=`)."""
         mine = any(self.graph[node_id].time is not None for node_id in self.chains[chain].nodes)
         return mine or any(self.has_event_time(before) for before in self.upstream[chain])
 
@@ -158,7 +158,7 @@ class Layout:
         return False
 
     def rotates(self, chain: int) -> bool:
-        """True if events of this chain, or what is made of them, go through `shuffle()`: then their positions go with them."""
+        """True if events of this chain, or events made from them, go through `shuffle()`: then they carry their origins."""
         mine = [self.graph[to] for one, to in self.exchanged if self.chain_of(one.node) == chain]
         shuffles = [node for node in mine if any(isinstance(port.grouping, Shuffle) for port in node.ports)]
         return any(node.parallelism > 1 for node in shuffles) or any(
@@ -175,7 +175,7 @@ class Layout:
         )
 
     def explain(self) -> str:
-        """The layout for people: per chain, what runs where."""
+        """The layout as text: for each chain, what runs where, and why there is an exchange."""
         stage_of = {chain: number for number, stage in enumerate(self.stages, 1) for chain in stage}
         lines = []
         for number, chain in enumerate(self.chains):
@@ -193,10 +193,10 @@ class Layout:
         return "\n".join(lines)
 
     def _places(self, chain: ChainSpec) -> list[str]:
-        """What of a chain runs in the JVM, what in Python, and what on the driver."""
+        """The steps of a chain in the JVM, in Python workers, and on the driver."""
         parts = [self.native[node_id] for node_id in chain.nodes if node_id in self.native]
         inside = {node_id for part in parts for node_id in (part.source, *part.filters)}
-        lines = [f"  in Spark's JVM: {part.told(self.graph)}" for part in parts]
+        lines = [f"  in Spark's JVM: {part.text(self.graph)}" for part in parts]
         if rest := [node_id for node_id in chain.nodes if node_id not in inside]:
             lines.append(f"  in Python workers: {', '.join(rest)}")
         if sinks := [node.id for node in self.graph.sinks if node.id in chain.nodes]:

@@ -1,4 +1,4 @@
-"""Names that people give: jobs, components, partitions. They become file names, so they are kept plain."""
+"""Names of jobs, components, channels and partitions. They become file names, so few characters are allowed."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def check_name(name: str, what: str) -> str:
 
 
 def slug(name: str) -> str:
-    """`AverageTicket` as `average-ticket`: for the ids of components that were given none."""
+    """`AverageTicket` as `average-ticket`, for the id of a component that was given none."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower().strip("_")[:48] or "step"

@@ -1,4 +1,4 @@
-"""How many instances a component has, where the job does not say."""
+"""The number of instances of a component for which the job sets none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def instances(node: Node, asked: int | None, of_job: int, before: Sequence[Node]
     As asked for; else
 
         a source with offsets     the smaller of the job's parallelism and the number of its partitions
-        another source            1: only its author knows how instances could share its input
+        another source            1: only its author knows how instances could divide its input
         a keyed operator, or
         an operator with a        the job's parallelism; 1 behind `single()`
         grouping
-        any other step, a sink    as many as what it reads; of a union, as many as its widest input. So events stay in the
-                                  instance in which they are, and in order
+        any other step, a sink    as many as its input; with a union, as many as the input with the most. So events stay in
+                                  their instance, and in order
     """
     if asked is not None:
         return asked
@@ -36,9 +36,9 @@ def instances(node: Node, asked: int | None, of_job: int, before: Sequence[Node]
 
 
 def _partitions(source: OffsetSource[Any], otherwise: int) -> int:
-    """How many partitions a source has, if that number is fixed and known."""
+    """The number of partitions of a source, if it is fixed and known."""
     try:
         found = source.fixed_partitions()
-    except StreamworkError:  # the input is not there yet; a run says so when it plans
+    except StreamworkError:  # the input does not exist yet; the run reports it when it plans
         return otherwise
     return otherwise if found is None else max(1, found)

@@ -30,7 +30,7 @@ class Native:
     filters: tuple[str, ...]
     rest: str  # why the next filter runs in Python; empty if there is none
 
-    def told(self, graph: Graph) -> str:
+    def text(self, graph: Graph) -> str:
         """The chain as text, for `--explain`."""
         return " -> ".join([self.source, *(f"{name} ({graph[name].component.expression!r})" for name in self.filters)])
 
@@ -56,13 +56,13 @@ def _why_not(source: Node, before: str, found: Node, readers: int, together: boo
     assert source.gives is not None
     nested = [name for name, field in fields_of(source.gives).items() if field.arrow.num_fields]
     if readers > 1:
-        return f"others read from {before} too"
+        return f"other components also read from {before}"
     if len(found.inputs) > 1 or not together:
-        return "what it reads comes from several instances or components"
+        return "its input comes from several instances or components"
     if source.time is not None:
-        return f"how far event time has come is read off every event of {source.id}"
+        return f"every event of {source.id} advances the watermark"
     if nested:
-        return f"what is inside {source.gives.__name__}.{nested[0]} is checked where events enter Python"
+        return f"the content of {source.gives.__name__}.{nested[0]} is checked where events enter Python"
     if not is_exact(found.component.expression, source.gives):
         return "it compares Decimals, which Spark may round"
     return ""

@@ -1,4 +1,4 @@
-"""`on_error=Retry(...)`: an event that fails is tried again in place. The policy alone; `engine.steps.retrying` applies it."""
+"""`on_error=Retry(...)`: the policy that retries a failed event in place. `engine.steps.retrying` applies it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _USE = 'write "retry", or for example "retry:times=5,within=1min,then=drop"'
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Try an event again in place, up to `times` times within `within` of its first failure; then do what `then` says.
+    """Retry an event in place, up to `times` times within `within` of its first failure; then apply `then`.
 
-    The pauses grow: `first`, then each time `factor` longer, up to `most`; the last one is cut so that the last try is made when
-    `within` is over. `times=None` and `within=None` set no limit. `then` is "fail", "drop" or "dead-letter"; None: as the
-    semantics of the job have it. Every Exception is retried, except one that says ``retryable = False`` of itself.
+    The pauses grow: `first`, then each time `factor` longer, up to `most`; the last one is shortened so that the last attempt is
+    made when `within` ends. `times=None` and `within=None` set no limit. `then` is "fail", "drop" or "dead-letter"; None: the
+    default of the job's semantics. Every Exception is retried, except one with the attribute ``retryable = False``.
     """
 
     times: int | None = None
@@ -61,7 +61,7 @@ class Retry(msgspec.Struct, frozen=True):
         return min(grown, seconds(self.most), left)
 
     def __str__(self) -> str:
-        """As `--on-error` takes it."""
+        """The text that `--on-error` takes."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
         for name in ("within", "first", "most"):  # a number of seconds
             if isinstance(given[name], int | float):
@@ -71,7 +71,7 @@ class Retry(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Retry:
-        """From text as on the command line: ``retry``, ``retry:times=5,within=1min,then=drop``."""
+        """Parse the text of the command line: ``retry``, ``retry:times=5,within=1min,then=drop``."""
         name, _, rest = text.partition(":")
         given: dict[str, Any] = {}
         for part in rest.split(",") if rest else ():
@@ -88,7 +88,7 @@ _DEFAULT = Retry()
 
 
 def policy(on_error: str | Retry | None) -> tuple[OnError | None, Retry | None]:
-    """(what becomes of an event in the end, how it is tried again before that), checked; None: as the semantics have it."""
+    """(`on_error` after all retries, the retry policy), checked. None: the default of the semantics; no retries."""
     if isinstance(on_error, str) and on_error.partition(":")[0] == NAME:
         on_error = Retry.parse(on_error)
     if isinstance(on_error, Retry):
@@ -97,12 +97,12 @@ def policy(on_error: str | Retry | None) -> tuple[OnError | None, Retry | None]:
 
 
 def policy_of_sink(sink_id: str, on_error: str | Retry | None) -> OnError | None:
-    """What becomes of a row that a sink refuses for good, checked."""
+    """The `on_error` of a sink, for rows that it rejects for good, checked."""
     if policy(on_error)[1] is not None:
         raise WrongUse(
             "SW-JOB-SETTING",
             f"sink {sink_id!r} has on_error={on_error}, but only operators retry",
-            "use on_error= for rows that the sink refuses for good: a target that is away fails the job, which restarts "
+            "use on_error= for rows that the sink rejects for good: a target that is not available fails the job, which restarts "
             "(restart=Backoff(...)) and loses nothing; or make the call in an operator with on_error=Retry(...)",
         )
     return check_on_error(on_error)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a failure may cost: the semantics of a job, and what has to hold for them.
+"""Semantics: what a failure may cost, and what sources and sinks must provide.
 
 semantics       tracking      after a failure                                   sources              sinks
 at-most-once    -             a failed event is dropped; nothing is replayed    any                  any, written at once
@@ -30,21 +30,21 @@ class Semantics(Enum):
 
 
 class Tracking(Enum):
-    """By what at-least-once knows that an event is done."""
+    """How at-least-once knows that an event has been processed."""
 
     CHECKPOINT = "checkpoint"
     ACKNOWLEDGE = "acknowledge"
 
 
 class Isolation(Enum):
-    """Whether rows that are not committed yet can be seen, apart from the others."""
+    """Whether readers can see rows that are not committed yet, apart from the others."""
 
     READ_COMMITTED = "read-committed"
     READ_UNCOMMITTED = "read-uncommitted"
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """The semantics that a job has chosen."""
+    """The semantics of a job."""
 
     semantics: Semantics = Semantics.EXACTLY_ONCE
     tracking: Tracking | None = None
@@ -69,7 +69,7 @@ class Promise(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> str:
-        """What to say on the command line to run a job so, whatever it has chosen itself."""
+        """The options of the command line that select these semantics."""
         tracking = f" --tracking {self.tracking.value}" if self.acknowledges and self.tracking is not None else ""
         return f"--semantics {self.semantics.value}{tracking}"
 
@@ -87,7 +87,7 @@ class Promise(msgspec.Struct, frozen=True):
 
     @property
     def on_error(self) -> str:
-        """What a component does that was not told anything else."""
+        """The default of `on_error`."""
         if self.at_most_once:
             return "drop"
         return "dead-letter" if self.acknowledges else "fail"
@@ -110,12 +110,12 @@ def known_isolation(isolation: str) -> Isolation:
 
 
 def check_source(promise: Promise, source_id: str, source: Any) -> None:
-    """Refuse a source with which the promise cannot hold."""
+    """Refuse a source that cannot provide the semantics."""
     if isinstance(source, OffsetSource):
         if promise.acknowledges and source.native() is not None:
             raise _cannot(
                 promise,
-                f"source {source_id!r} is read by Spark, so one event of it cannot be had again by itself",
+                f"source {source_id!r} is read by Spark, so a single event cannot be read again",
                 "use tracking='checkpoint', or a source that Streamwork reads",
             )
         return
@@ -123,19 +123,19 @@ def check_source(promise: Promise, source_id: str, source: Any) -> None:
         raise _cannot(
             promise,
             f"source {source_id!r} cannot give the same events again",
-            "make it a StatefulSource whose state alone decides what comes next, and say so: replayable = True; or choose "
+            "make it a StatefulSource whose state alone decides what comes next, and declare replayable = True; or choose "
             "semantics='at-most-once', or 'at-least-once' with tracking='acknowledge'",
         )
 
 
 def check_sink(promise: Promise, sink_id: str, sink: Any, isolation: Isolation) -> None:
-    """Refuse a sink with which the promise cannot hold."""
+    """Refuse a sink that cannot provide the semantics."""
     if not isinstance(sink, Sink):
         return
     if promise.exactly_once and not sink.kind.keeps_ledger:
         raise _cannot(
             promise,
-            f"sink {sink_id!r} ({type(sink).__name__}) keeps no ledger, so it cannot tell what it has written already",
+            f"sink {sink_id!r} ({type(sink).__name__}) keeps no ledger, so it does not know which rows it has written",
             "write to a sink that is transactional or idempotent, or choose semantics='at-least-once'",
         )
     if isolation is Isolation.READ_UNCOMMITTED:
@@ -154,11 +154,11 @@ def check_sink(promise: Promise, sink_id: str, sink: Any, isolation: Isolation) 
 
 
 def check_operator(promise: Promise, operator_id: str, operator: Any) -> None:
-    """Refuse an operator with which the promise cannot hold."""
+    """Refuse an operator that cannot provide the semantics."""
     if promise.acknowledges and hasattr(operator, "apply_batch"):
         raise _cannot(
             promise,
-            f"{operator_id} defines apply_batch, and of a batch nobody can tell which event became which",
+            f"{operator_id} defines apply_batch, which does not show which event became which",
             "define apply instead, or use tracking='checkpoint'",
         )
 

@@ -1,4 +1,4 @@
-"""What a job chooses for itself, and the command line may override."""
+"""`Settings` of a job. Options of a run may override them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ class Settings(msgspec.Struct, frozen=True):
 
     semantics: str = "exactly-once"
     tracking: str | None = None  # of at-least-once: "checkpoint" (the default) or "acknowledge"
-    max_attempts: int = 3  # of an event that fails, under acknowledging; then it is a dead letter
-    retry_after: float = 1.0  # seconds until an event that failed comes again; each time twice as long
-    ack_timeout: float = 30.0  # seconds after which an event that nobody acknowledges has failed
+    max_attempts: int = 3  # of acknowledging: attempts at an event before it becomes a dead letter
+    retry_after: float = 1.0  # of acknowledging: seconds until a failed event is replayed; doubled each time
+    ack_timeout: float = 30.0  # of acknowledging: seconds after which an unacknowledged event has failed
     checkpoint_every: float = 1.0  # seconds: the shortest time between two checkpoints
     checkpoint_timeout: float | None = None  # seconds after which an epoch that is not prepared is abandoned
     parallelism: int = 1  # instances of keyed operators, of groupings, and at most of sources with offsets
     groups: int = GROUPS  # number of key groups; fixed when the job's folder is created
-    retain: int = 3  # completed checkpoints that are kept
-    lease: float = 10.0  # seconds without a sign of life after which a driver elsewhere is taken for dead
-    restart: Backoff | None = Backoff()  # None: a failed job is not started again
-    state_memory: int = (
-        1 << 30
-    )  # bytes that records of state may take in each executor; what is beyond stays in columns
+    retain: int = 3  # completed checkpoints to keep
+    lease: float = 10.0  # seconds without a heartbeat after which a driver on another host counts as dead
+    restart: Backoff | None = Backoff()  # None: a failed job is not restarted
+    state_memory: int = 1 << 30  # bytes of state held as records in each executor; more state stays in columns
 
     def __post_init__(self) -> None:
         if not isinstance(self.parallelism, int) or not 1 <= self.parallelism <= self.groups:

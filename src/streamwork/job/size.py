@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes as text, such as "512MB"."""
 
 from __future__ import annotations
 

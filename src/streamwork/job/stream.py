@@ -1,4 +1,4 @@
-"""`Stream`: the events that a component gives, and what can be put behind them."""
+"""`Stream`: the events that a component emits, and the methods that add components behind it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ O = TypeVar("O", bound=Event)  # noqa: E741 (E in, R kept, O out)
 
 
 class Stream(Generic[E]):
-    """The events that a component gives, or several of them. Every method adds to the job and leaves this stream as it is.
+    """The events that one or several components emit. Every method adds to the job and leaves this stream as it is.
 
-    `E` is the type of the events. A stream of a type can be used where one of its base class is expected.
+    `E` is the type of the events. A stream of a type can be used where a stream of its base class is expected.
     """
 
     def __init__(self, job: Job, inputs: tuple[Input, ...], event: type[E] | None) -> None:
@@ -52,16 +52,14 @@ class Stream(Generic[E]):
 
     @property
     def id(self) -> str:
-        """The id of the component that gives this stream."""
+        """The id of the component that emits this stream."""
         return self._inputs[0].node
 
     @property
     def event(self) -> type[E]:
         """The type of the events."""
         if self._event is None:
-            raise WrongUse(
-                "SW-JOB-EDGE", f"{self.id} is a sink: nothing comes out of it", "go on from the stream before it"
-            )
+            raise WrongUse("SW-JOB-EDGE", f"{self.id} is a sink: nothing comes out of it", "use the stream before it")
         return self._event
 
     @overload
@@ -107,15 +105,15 @@ class Stream(Generic[E]):
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
     ) -> Stream[Any]:
-        """Put an operator behind this stream. What keeps state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
+        """Apply an operator to this stream. An operator with state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
 
-        Without `parallelism=`, a keyed operator, or one with `grouping=`, has as many instances as the job's parallelism; any other
-        has as many as what it reads, so that events stay in their instance and in order. More than that need a grouping
-        (SW-JOB-ORDER); fewer take over whole instances.
+        Without `parallelism=`, a keyed operator, or one with `grouping=`, has as many instances as the job's parallelism. Any other
+        has as many as its input, so that events stay in their instance and in order; more instances need a grouping
+        (SW-JOB-ORDER).
 
-        `on_error` says what becomes of an event that the operator raises on: "fail" stops the job; "drop" leaves it out as if
-        it had never been applied, and counts it; "dead-letter" also keeps it. The default follows the semantics.
-        `Retry(times=, within=, then=)` tries the event again in place first, and then does what `then` says.
+        `on_error` applies to an event on which the operator raises: "fail" stops the job; "drop" discards the event, with
+        everything that applying it has changed, and counts it; "dead-letter" also keeps it. The default depends on the semantics.
+        `Retry(times=, within=, then=)` retries the event in place first, and then applies `then`.
         """
         name = type(operator).__name__
         then, retry = policy(on_error)
@@ -194,7 +192,7 @@ class Stream(Generic[E]):
         return Stream(self.job, (Input(self.id, name),), kind)
 
     def union(self, *others: Stream[E]) -> Stream[E]:
-        """The events of this stream and of others of the same type, together. Each input keeps its own order."""
+        """This stream and others of the same type, merged. Each input keeps its own order."""
         for other in others:
             if other.job is not self.job:
                 raise WrongUse(
@@ -298,13 +296,13 @@ class Stream(Generic[E]):
         return self.job._add(node)
 
     def print(self) -> Stream[E]:
-        """Show each event on the terminal, once its checkpoint is completed. Returns this stream, to go on from."""
+        """Print each event when its checkpoint is completed. Returns this stream."""
         assert self.job.printer is not None, "import streamwork, not a module inside it"
         self.sink(self.job.printer(), id=self.job._free_id(f"{self.id}-print"[:60]))
         return self
 
     def _name(self, given: str | None, function: Callable[..., Any] | None, kind: str) -> str:
-        """The id of a function's step: as given, after the function's name, or after what it is."""
+        """The id of a function's step: as given, or made from the function's name, or from the kind of step."""
         if given is not None:
             return given
         named = getattr(function, "__name__", "<lambda>")
@@ -312,7 +310,7 @@ class Stream(Generic[E]):
 
 
 def _gives(function: Callable[..., Any], to: type[O] | None) -> type[O]:
-    """The type that a function returns: as told, or as annotated."""
+    """The type that a function returns: `to`, or its annotation."""
     if to is not None:
         return to
     try:
@@ -323,7 +321,7 @@ def _gives(function: Callable[..., Any], to: type[O] | None) -> type[O]:
         named = getattr(function, "__name__", "the function")
         raise WrongUse(
             "SW-TYPE-MISSING",
-            f"{named} does not say what event it returns",
+            f"{named} does not declare the event that it returns",
             "add to=YourEvent, or annotate it: -> YourEvent",
         )
     return annotated  # type: ignore[return-value]  # mypy's `O` is what the annotation says

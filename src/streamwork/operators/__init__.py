@@ -1,6 +1,6 @@
-"""Operators that come with Streamwork, built on components like any that users write.
+"""Built-in operators, on the same base classes as a user's own.
 
-Functions as operators: what `map`, `filter`, `flat_map`, `where` and `map_with_state` put into the graph.
+Functions as operators: those of `map`, `filter`, `flat_map`, `where` and `map_with_state`.
 """
 
 from streamwork.operators.functions import Filter, FlatMap, Map, MapWithState, Where

@@ -11,7 +11,7 @@ from streamwork.components.operator import check_record
 
 
 class _Function(Operator[Any, Any]):
-    """An operator around a function, with types that were given to it."""
+    """An operator that calls a function. Its types are given to the constructor."""
 
     preserves_events = False  # True if it emits some of the events that it was given, unchanged
 
