@@ -48,6 +48,7 @@ from streamwork.components import LedgerEntry, LedgerRow, RowsRejected
 from streamwork.components.commit_rule import Verdict, judge
 from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.delivery.text import from_text
+from streamwork.engine import EndKnown
 from streamwork.epoch import Driver, Store
 from streamwork.epoch.recovery.verify import problems
 from streamwork.epoch.state_view import state_view
@@ -75,6 +76,7 @@ class Kind(Enum):
     PLAIN = "exactly-once, a source with offsets"
     LETTERS = "exactly-once; events that fail, rows that sinks refuse"
     POLLED = "exactly-once, a polled source that is replayable; events that fail"
+    REPORTED = "exactly-once, a source with offsets; each driver reads it by plan or by report"
     ACKNOWLEDGING = "at-least-once by acknowledging, a polled source that gives nothing twice; events that fail"
 
 
@@ -320,7 +322,7 @@ class Walk:
             seen.sink(SqliteSink("/nowhere/out.db", name), id=name, **lettered)
         graph = job.graph()
         parts: dict[str, Any] = {name: _Sink(self, table, self._use_ledger) for name, table in self.tables.items()}
-        if kind in (Kind.PLAIN, Kind.LETTERS):
+        if kind in (Kind.PLAIN, Kind.LETTERS, Kind.REPORTED):
             parts["in"] = Script(
                 Payment, self.events, 1, self.rng.randint(1, 3), _never, self.clock.sleep, self.clock.sleep
             )
@@ -370,7 +372,13 @@ class _Actor:
         walk = self._walk
         graph = walk.graph()
         store = Store(walk.disk, ROOT, "walk")
-        host = LocalHost(walk.disk, None, lambda: f"{walk.rng.randrange(2**32):08x}")
+        by_report = walk.chaos.kind is Kind.REPORTED and walk.rng.random() < 0.7
+        host = LocalHost(
+            walk.disk,
+            None,
+            lambda: f"{walk.rng.randrange(2**32):08x}",
+            ends_known=EndKnown.BY_REPORT if by_report else EndKnown.BY_PLAN,
+        )
         driver = Driver(
             graph,
             walk.settings(),

@@ -38,6 +38,7 @@ from streamwork import (
 )
 from streamwork.components.columns import to_structs
 from streamwork.engine import Assignment, Report
+from streamwork.engine.extent import Extent
 from streamwork.engine.steps.staging import read_staged
 from streamwork.epoch.agreement import disagreement, missing
 from streamwork.job import Layout
@@ -222,7 +223,7 @@ def works(layout: Layout, folder: Path, epoch: int, events: int) -> list[Assignm
             layout.groups,
             epoch,
             1,
-            {"in": {"0": (0, events)}} if chain.is_source else {},
+            {"in": {"0": Extent(0, events)}} if chain.is_source else {},
             {},
             chain=number,
         )

@@ -93,7 +93,7 @@ def test_ends_is_called_once_per_plan(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_count_notices_a_question_for_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a planner that asks about one partition after another."""
 
-    def one_by_one(graph: Graph, start: Position) -> Position:
+    def one_by_one(graph: Graph, start: Position, reported: Any) -> Position:
         (node,), found = graph.planned, start
         for part, at in slices.starts_of(node, start).items():
             reached = node.component.ends({part: at}, slices.share_of(node, start))
@@ -114,7 +114,7 @@ def test_a_plan_that_leaves_nothing_is_not_limited(sizes: dict[str, int], max_ev
     planner = Planner.__new__(Planner)
     planner._graph, planner._goal = job.graph(), None
     start = Position({f"in/{part}": size // 3 for part, size in sizes.items()})
-    end = planner._ends(start)
+    end = planner._ends(start, ())
     left = any(end[f"in/{part}"] < size for part, size in sizes.items())
     full = any(end[name] - start[name] >= max(1, max_events // len(sizes)) for name in end)
     assert planner._is_more(start, end) == full and (full or not left)

@@ -20,6 +20,7 @@ from streamwork.components import Digits
 from streamwork.components.columns import Columns, to_batch
 from streamwork.connectors import list_source
 from streamwork.engine import Assignment, Kind, Parcel, Reports, Worker
+from streamwork.engine.extent import Extent
 from streamwork.epoch.agreement import disagreement
 from streamwork.flow import outlet
 from streamwork.flow.batch import Batch
@@ -53,8 +54,8 @@ class Numbered(Numbering):
 
 
 def work(layout: Layout, folder: Path, chain: int, instance: int) -> Assignment:
-    ranges = {"in": {"0": (0, 30)}} if layout.chains[chain].is_source else {}
-    return Assignment(instance, "uid", str(folder), 256, 1, 1, ranges, {}, chain=chain)
+    extents = {"in": {"0": Extent(0, 30)}} if layout.chains[chain].is_source else {}
+    return Assignment(instance, "uid", str(folder), 256, 1, 1, extents, {}, chain=chain)
 
 
 def sent(worker: Worker, layout: Layout, wanted: Assignment, incoming: Iterable[Parcel] = ()) -> list[Parcel]:

@@ -14,6 +14,7 @@ from sample import Payment, Seen, Summing, expected_journal, payments
 from streamwork import Job, ListSource, SqliteSink
 from streamwork.components.columns import to_structs
 from streamwork.engine import Abandoned, Assignment, Report
+from streamwork.engine.extent import Extent
 from streamwork.engine.steps.staging import read_staged
 from streamwork.epoch import Host
 from streamwork.epoch.agreement import disagreement, missing
@@ -78,7 +79,7 @@ class Work:
                 groups=256,
                 epoch=epoch,
                 fence=1,
-                ranges={"payments": {"0": (start, end)}} if chain.is_source else {},
+                extents={"payments": {"0": Extent(start, end)}} if chain.is_source and end > start else {},
                 states={name: states[name, instance] for name in chain.nodes if (name, instance) in states},
                 chain=number,
             )

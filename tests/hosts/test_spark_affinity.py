@@ -28,7 +28,7 @@ from streamwork.hosts.spark_affinity import affinity_folder, bind_instance
 
 def works(folder: Path, count: int, fence: int = 3) -> list[Assignment]:
     return [
-        Assignment(instance, "u", str(folder), groups=256, epoch=7, fence=fence, ranges={}, states={})
+        Assignment(instance, "u", str(folder), groups=256, epoch=7, fence=fence, extents={}, states={})
         for instance in range(count)
     ]
 

@@ -30,6 +30,7 @@ from streamwork.bench.spread import spread
 from streamwork.components import Event, KeyedCollector, KeyedOperator, Observer, OffsetSource, Record, Slice
 from streamwork.components.columns import to_structs
 from streamwork.engine import Assignment, Chain
+from streamwork.engine.extent import Extent
 from streamwork.engine.instance import Instance
 from streamwork.engine.steps.staging import read_staged
 from streamwork.job import Graph, Job, Stream
@@ -178,7 +179,9 @@ def _loop(batches: Batches, only_large: bool) -> Run:
 def _chain(graph: Graph, folder: Path) -> Run:
     """The engine: one epoch of one instance."""
     disk, end = RealDisk(), BATCH * BATCHES
-    work = Assignment(0, "bench", str(folder), GROUPS, epoch=1, fence=1, ranges={"arrow": {"0": (0, end)}}, states={})
+    work = Assignment(
+        0, "bench", str(folder), GROUPS, epoch=1, fence=1, extents={"arrow": {"0": Extent(0, end)}}, states={}
+    )
     instance = Instance(Chain(graph), disk, work)
     gc.collect()
     started, started_cpu = time.perf_counter(), time.process_time()

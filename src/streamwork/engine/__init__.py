@@ -9,6 +9,7 @@ from streamwork.engine.assignment import Assignment
 from streamwork.engine.attempt import Attempt, Worker
 from streamwork.engine.chain import Chain
 from streamwork.engine.engine import Abandoned, Engine, InstanceLost, Schedule
+from streamwork.engine.extent import EndKnown, Extent, Extents
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.flow.parcel import Head, Kind, Parcel
 
@@ -16,7 +17,10 @@ __all__ = [
     "Abandoned",
     "Attempt",
     "Chain",
+    "EndKnown",
     "Engine",
+    "Extent",
+    "Extents",
     "Failure",
     "Head",
     "InstanceLost",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from streamwork.delivery import Replay
+from streamwork.engine.extent import Extents
 from streamwork.flow.lineage import lane_of
 from streamwork.world import FileRef
 
@@ -20,7 +21,7 @@ class Assignment(msgspec.Struct, frozen=True):
     groups: int
     epoch: int
     fence: int
-    ranges: dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
+    extents: Extents  # what it reads
     states: dict[str, tuple[FileRef, ...]]  # component -> the chain of files at `from`
     marks: dict[str, str] = {}  # source/partition -> what its input is recognised by, where instances write at once
     watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
@@ -29,9 +30,7 @@ class Assignment(msgspec.Struct, frozen=True):
     replays: tuple[Replay, ...] = ()  # events that come again, or out of the inbox
     lanes: dict[str, int] = {}  # under acknowledging: source/partition -> its lane; lane 0 is that of the replays
     retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
-    unasked: tuple[str, ...] = ()  # sources without offsets that are not asked in this epoch
     asking: float = 0.0  # seconds after which a source without offsets is not asked again in this epoch
-    read: dict[str, int] = {}  # of sources that are polled: how many events this instance has read before
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
 
     def event_ids(self) -> Callable[[int], str]:

@@ -29,6 +29,7 @@ from streamwork.delivery.text import from_text, to_text
 from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
+from streamwork.engine.extent import Extent, Extents
 from streamwork.engine.report import Report
 from streamwork.engine.steps.operator_steps import SourceStep
 from streamwork.engine.steps.staging import Staging
@@ -73,6 +74,8 @@ class Instance:
         self._stagings: dict[str, Staging] = {}
         self._stem = ""
         self._taken: dict[str, FileRef] = {}  # what sources without offsets gave in this epoch
+        self._ends: dict[str, dict[str, int]] = {}  # by source and partition: ends that are known by report
+        self._extents: Extents = {}  # what the epoch under way reads
         self.epoch = 0  # 0: none is under way
         self.marks: Marks  # of the epoch under way: what waits to be tried again
         self._counts = False  # True while the chain counts for the epoch under way
@@ -91,7 +94,7 @@ class Instance:
         """Begin an epoch; `attempt` is a name that was never used before."""
         self.epoch, self.attempt = work.epoch, attempt
         self._stem = f"{work.epoch:012d}-{work.fence}-{attempt}-{self.chain.instance}"
-        self._taken = {}
+        self._taken, self._ends, self._extents = {}, {}, work.extents
         sinks = [node for node in self.chain.nodes if node in self.chain.graph.sinks]
         self._stagings = {
             node.id: Staging(
@@ -117,7 +120,7 @@ class Instance:
 
     def unplanned(self, epoch: int) -> Assignment:
         """Of an epoch that has begun before, as it may where inputs are not aligned: it brings nothing more."""
-        return msgspec.structs.replace(self._work, epoch=epoch, ticks=(), replays=())
+        return msgspec.structs.replace(self._work, epoch=epoch, ticks=(), replays=(), extents={})
 
     def bring(self, work: Assignment) -> None:
         """What an epoch brings besides its slices: ticks of the clock, and events that come again."""
@@ -135,9 +138,11 @@ class Instance:
 
     def read(self, work: Assignment) -> Iterator[None]:
         """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
-        for name, partitions in work.ranges.items():
+        for name, extents in work.extents.items():
+            if name in self.chain.polled:
+                continue
             source: OffsetSource[Any] = self.chain.graph[name].component
-            for partition, (start, end) in partitions.items():
+            for partition, start, end in self._ranges(name, source, extents):
                 if name in self.readers:
                     pieces = self.readers[name](partition, start, end)
                 else:
@@ -147,10 +152,11 @@ class Instance:
                         self.chain.process(name, partition, part)
                         yield
         for name, step in self.chain.polled.items():
-            if name in work.unasked:
+            if name not in work.extents:
                 continue
-            waiting, read = Slice([], 0), work.read.get(name, 0)
-            for piece in self._polled(step, work.asking):
+            (extent,) = work.extents[name].values()
+            waiting, read = Slice([], 0), extent.start
+            for piece in self._polled(step, extent.limit, work.asking):
                 piece.move(read)
                 read += piece.came
                 if self.chain.graph.promise.acknowledges:
@@ -166,10 +172,24 @@ class Instance:
                 self.chain.process(name, str(self.chain.instance), waiting)
                 yield
 
-    def _polled(self, step: SourceStep, seconds: float) -> Iterator[Slice]:
-        """What a source gives until it has `max_events`, its time is over, or it is silent."""
+    def _ranges(
+        self, name: str, source: OffsetSource[Any], extents: Mapping[str, Extent]
+    ) -> Iterator[tuple[str, int, int]]:
+        """Partition, start and end of what is read. By report, the source is asked for the ends here, and they are noted."""
+        open_ended = {partition: one.start for partition, one in extents.items() if one.end is None}
+        if open_ended:
+            limit = min(extents[partition].limit for partition in open_ended)
+            self._ends[name] = {**open_ended, **source.ends(open_ended, limit)}
+            source.sync()  # no reported position is beyond the input
+        for partition, extent in extents.items():
+            end = self._ends[name][partition] if extent.end is None else extent.end
+            if end > extent.start:
+                yield partition, extent.start, end
+
+    def _polled(self, step: SourceStep, limit: int, seconds: float) -> Iterator[Slice]:
+        """The events of a source until there are `limit`, its time has passed, or it emits nothing."""
         read, until = 0, self._clock() + seconds
-        while read < step.node.component.max_events and (count := (piece := step.poll()).came):
+        while read < limit and (count := (piece := step.poll()).came):
             read += count
             yield piece
             if self._clock() >= until:
@@ -190,6 +210,9 @@ class Instance:
                 )
         staged = {name: staging.finish() for name, staging in self._stagings.items()}
         letters = {name: self._stage_letters(name, found) for name, found in chain.letters().items()}
+        for name in chain.polled.keys() & self._extents.keys():  # their offsets count the events that were read
+            read = counters[name]["processed"] - counters[name]["replayed"]
+            self._ends[name] = {partition: one.start + read for partition, one in self._extents[name].items()}
         wake = chain.next_tick()
         self.epoch = 0
         return tuple(
@@ -206,6 +229,7 @@ class Instance:
                 letters=letters.get(node.id),
                 troubles=_troubles(node.id, chain.instance, chain.acks(node.id)),
                 acked=_acked(chain.acks(node.id)),
+                ends=self._ends.get(node.id, {}),
                 taken=self._taken.get(node.id),
             )
             for node in chain.nodes

@@ -25,6 +25,7 @@ class Report(msgspec.Struct, frozen=True):
     letters: FileRef | None = None  # events that it could not do, to be kept as dead letters
     troubles: tuple[Trouble, ...] = ()  # under acknowledging: events that are not done
     acked: tuple[str, ...] = ()  # under acknowledging: earlier events that it is done with, as often as it said so
+    ends: dict[str, int] = {}  # of a source: partition -> where it was read to, of those whose ends are known by report
     taken: FileRef | None = None  # of a source without offsets, under acknowledging: what it gave
 
 

@@ -9,7 +9,7 @@ from streamwork.epoch.draft import Chains
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.planner import Planner
-from streamwork.epoch.slices import ranges, timed_partitions
+from streamwork.epoch.slices import extents, timed_partitions
 from streamwork.job import Layout, Settings
 
 
@@ -36,16 +36,14 @@ class Assigner:
                 groups=self._layout.groups,
                 epoch=plan.epoch,
                 fence=plan.fence,
-                ranges=(mine := ranges(graph, chain.nodes, instance, plan.start, plan.end)),
+                extents=(mine := extents(graph, chain.nodes, instance, plan, self._planner.unasked)),
                 marks={} if graph.promise.exactly_once else self._planner.identities.marks(mine),
                 watermarks=timed_partitions(graph, chain.nodes, instance, parent.watermarks),
                 ticks=plan.ticks,
-                read={node.id: plan.start[f"{node.id}/{instance}"] for node in graph.polled},
                 states={name: stored[str(instance)] for name, stored in chains.items() if name in chain.nodes},
                 replays=brought.share(chain.nodes, instance),
                 lanes=brought.lanes,
                 retried=retried,
-                unasked=self._planner.unasked,
                 asking=self._settings.checkpoint_every,
                 memory=self._settings.state_memory // max(1, sum(n.parallelism for n in graph.stateful)),
             )

@@ -36,7 +36,7 @@ class ManifestDraft:
         return cls(
             parent=parent,
             known=known,
-            positions=epoch.plan.end.moved(reported.polled_positions(graph, parent.positions, reports)),
+            positions=reported.end_of(epoch.plan, reports),
             watermarks={
                 **parent.watermarks,
                 **{f"{r.component}/{part}": at for r in reports for part, at in r.watermarks.items()},

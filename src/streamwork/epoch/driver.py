@@ -68,6 +68,7 @@ from streamwork.epoch.recovery.recovery import NOTHING, Recovery
 from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.requests import Requests
 from streamwork.epoch.sinks import Sinks
+from streamwork.epoch.slices import by_report
 from streamwork.epoch.starting import Start, Started
 from streamwork.epoch.store import Store
 from streamwork.epoch.timings import Timings
@@ -129,7 +130,12 @@ class Driver:
         self._doubts = Doubts(graph, recorder)
         self._redelivery = Redelivery(graph, settings, store, self._new_stem, lambda: _microseconds(steady.now()))
         self._planner = Planner(
-            graph, store, self._redelivery, InputEnds(graph, clock, recorder), lambda: _microseconds(clock.now())
+            graph,
+            store,
+            self._redelivery,
+            InputEnds(graph, clock, recorder),
+            lambda: _microseconds(clock.now()),
+            host.ends_known,
         )
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem, store.discard_files)
@@ -147,8 +153,8 @@ class Driver:
             self._progress,
             *participants,
         )
-        # The end of a polled slice, and the events that come again, are known at the end of an epoch: none is built on it before.
-        in_turn = bool(graph.polled) or graph.promise.acknowledges
+        # Ends that are known by report, and events that come again, are known at the end of an epoch: none is built on it before.
+        in_turn = self._planner.asks or graph.promise.acknowledges
         self._overlap = (host.overlaps if overlap is None else overlap) and not in_turn
         self._depth = 1 if in_turn else depth
         self._in_flight: list[Epoch] = []  # planned and not prepared, oldest first
@@ -286,13 +292,13 @@ class Driver:
             inform(self.participants, epoch)
 
     def _nothing_happened(self, epoch: Epoch) -> bool:
-        """True if polled sources gave nothing and have not changed their state, and nothing else was due."""
+        """True if sources that are read by report gave nothing and have not changed their state, and nothing else was due."""
         plan, reports = epoch.plan, epoch.reports
-        if not self.graph.polled or reported.events(self.graph, reports):
+        if not by_report(self.graph, plan) or reported.events(self.graph, reports):
             return False
         if reported.moved(self.graph, self._chains, reports) or any(r.troubles or r.acked for r in reports):
             return False
-        return plan.start.reaches(plan.end) and not self._redelivery.is_due()
+        return plan.start.reaches(reported.end_of(plan, reports)) and not self._redelivery.is_due()
 
     def _prepare(self, epoch: Epoch) -> None:
         """4. From here on the epoch is never abandoned, only rolled forward."""
@@ -396,8 +402,8 @@ class Driver:
         return all(node.component.bounded for node in self.graph.sources)
 
     def asks(self) -> bool:
-        """True if there are sources that can only be asked for events in an epoch."""
-        return bool(self.graph.polled)
+        """True if sources are read by report: whether there is input is known when an epoch has asked."""
+        return self._planner.asks
 
     def behind(self) -> bool:
         """True if an epoch is in flight, or the last plan could not take all the input that was there."""

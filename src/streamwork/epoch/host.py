@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from streamwork.delivery.counts import Counts
-from streamwork.engine import Assignment, Report
+from streamwork.engine import Assignment, EndKnown, Report
 from streamwork.job import Graph, Layout
 
 
@@ -24,6 +24,11 @@ class Host(Protocol):
     """The mode that it computes for: `local`, `microbatch`."""
     overlaps: bool
     """True if a submitted epoch is computed while the driver does something else."""
+
+    ends_known: EndKnown
+    """How it reads sources with offsets: up to ends that the plan names, or up to ends that its instances report. Sources without
+    offsets are read by report on every host.
+    """
 
     def open(self, graph: Graph) -> None:
         """Prepare for this job. Refuses a job that cannot run here."""

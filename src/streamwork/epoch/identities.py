@@ -45,9 +45,10 @@ class Identities:
         """1."""
         check_sources(self._graph, self._known)
 
-    def keep(self) -> None:
-        """4."""
+    def keep(self, end: Position) -> None:
+        """4, for an epoch that has read up to `end`. Partitions that were read by report get their marks here."""
         self.check()
+        self.take(end)
         self._write()
 
     def marks(self, ranges: Mapping[str, Iterable[str]]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from streamwork.components.position import INBOX
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.participant import Participant
+from streamwork.epoch.slices import by_report
 from streamwork.job import Graph
 from streamwork.wording import plural
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from streamwork.epoch.footing import Footing
 
 EVENTS = "events"
-POLLED = "polled"  # a source without offsets: how far it came would have been told at the end
+POLLED = "polled"  # a source that is read by report: where its slice ended was not reported
 MOST_TOLD = 5
 
 
@@ -64,7 +65,7 @@ class Doubts(Participant):
         Returns what nobody has told of yet.
         """
         last = max((plan.epoch for plan in plans if plan.fence == killed), default=None)
-        return self._note([one for plan in plans for one in self._of(plan, polled=plan.epoch == last)])
+        return self._note([one for plan in plans for one in self._of(plan, reported=plan.epoch == last)])
 
     def abandoned(self, epoch: Epoch) -> None:
         self._note(list(self._of(epoch.plan)))
@@ -78,7 +79,7 @@ class Doubts(Participant):
         self.found += news
         return news
 
-    def _of(self, plan: Plan, polled: bool = True) -> Iterator[InDoubt]:
+    def _of(self, plan: Plan, reported: bool = True) -> Iterator[InDoubt]:
         if not self._graph.promise.at_most_once:
             return
         units = {node.id: node.component.unit for node in self._graph.planned} | {INBOX: "files"}
@@ -86,8 +87,8 @@ class Doubts(Participant):
             start, unit = plan.start[name], units.get(name.partition("/")[0])
             if unit is not None and end > start:
                 yield InDoubt(plan.epoch, plan.fence, name, start, end, unit)
-        for node in self._graph.polled if polled else ():
-            yield InDoubt(plan.epoch, plan.fence, node.id, 0, 0, POLLED)
+        for source in sorted(by_report(self._graph, plan)) if reported else ():
+            yield InDoubt(plan.epoch, plan.fence, source, 0, 0, POLLED)
 
 
 def lines(found: Iterable[InDoubt]) -> list[str]:

@@ -18,7 +18,11 @@ from streamwork.world import FileRef, check_relative
 
 
 class Plan(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
-    """The slice of input that an epoch takes, fixed before anything is computed."""
+    """The slices of input that an epoch takes, durable before anything is computed.
+
+    By plan, `end` names where the slices end. The ends of others are known by report: of sources without offsets, and of those
+    that `reported` names, `end` has no component, and the manifest has what the instances reported (`reported.end_of`).
+    """
 
     epoch: int
     parent: int
@@ -26,6 +30,7 @@ class Plan(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to"}):
     start: Position
     end: Position
     ticks: tuple[int, ...] = ()  # processing-time ticks are input too
+    reported: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # sources with offsets that are read by report
     seal: str = ""
 
 

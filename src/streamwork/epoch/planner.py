@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from streamwork.components import Position
 from streamwork.components.position import CLOCK
+from streamwork.engine import EndKnown
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.identities import Identities
@@ -31,6 +33,10 @@ class Goal(msgspec.Struct, frozen=True):
     ends: Position
     tick: int
 
+    def of(self, source: str) -> Position:
+        """The part of one source."""
+        return Position({f"{source}/{partition}": at for partition, at in self.ends.of(source).items()})
+
     def left(self, start: Position, end: Position) -> Position:
         """`end`, without partitions that are read as far as they went. Offsets are not cut: a record may lie across the goal."""
         done = {name for name in end if start[name] >= self.ends[name]}
@@ -41,13 +47,23 @@ class Goal(msgspec.Struct, frozen=True):
 
 class Planner(Participant):
     def __init__(
-        self, graph: Graph, store: Store, undone: Redelivery, input_ends: InputEnds, now: Callable[[], int]
+        self,
+        graph: Graph,
+        store: Store,
+        undone: Redelivery,
+        input_ends: InputEnds,
+        now: Callable[[], int],
+        ends_known: EndKnown = EndKnown.BY_PLAN,
     ) -> None:
-        """`now` tells microseconds since 1970."""
+        """`now` returns microseconds since 1970. `ends_known` is how the host reads sources with offsets. Under at-most-once they
+        are read by plan on every host: what was planned is not read again, so the plan must say what that is.
+        """
+        chosen = EndKnown.BY_PLAN if graph.promise.at_most_once else ends_known
+        self._by_report = tuple(node.id for node in graph.planned) if chosen is EndKnown.BY_REPORT else ()
         self.limited = False
         """True if the last plan could not take all the input that was there."""
         self.next_tick: int | None = 0
-        """When processing time is next waited for; after a start nobody knows: have a look."""
+        """When the next processing-time timer is due. After a start that is unknown, so the first epoch finds out."""
         self.identities = Identities(graph, store)
         self._graph = graph
         self._store = store
@@ -91,12 +107,17 @@ class Planner(Participant):
         self._goal = Goal(known_ends(self._graph, start), self._now())
 
     @property
+    def asks(self) -> bool:
+        """True if some sources are read by report: whether there is input is known when an epoch has asked."""
+        return bool(self._by_report or self._graph.polled)
+
+    @property
     def catches_up(self) -> bool:
         return bool(self._route.limits)
 
     def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
         """Nothing but a check: what was read is what was planned."""
-        self.identities.keep()
+        self.identities.keep(draft.positions)
         due = [report.next_tick for report in epoch.reports if report.next_tick is not None]
         self.next_tick = min(due, default=None)
 
@@ -125,16 +146,17 @@ class Planner(Participant):
         at = at.furthest(self._lost)
         self.identities.check()
         if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
-            return self._write(parent, leg.start, leg.end, leg.ticks, begin)
+            return self._write(parent, leg.start, leg.end, leg.ticks, (), begin)
         graph = self._graph
         start = starts(graph, at, self._latest)
-        there = self._ends(start)
+        reported = self._reported(start)
+        there = self._ends(start, reported)
         end = self._route.capped(start, there.moved(self._undone.end(start)))
         self._input_ends.look(start, end)
         tick = self._now()
         due = tick if self._goal is None else min(tick, self._goal.tick)
         woken = graph.timed and self.next_tick is not None and due >= self.next_tick
-        asked = len(self.unasked) < len(graph.polled)
+        asked = len(self.unasked) < len(graph.polled) or bool(reported)
         if end == start and not woken and not asked and not self._undone.is_due():
             return None
         asks = end == start and not woken  # nothing but what sources have to say that can only be asked in an epoch
@@ -143,12 +165,23 @@ class Planner(Participant):
             end = end.moved({CLOCK: ticks[-1]})
         self.limited = not end.reaches(there) or self._is_more(start, there)
         for node in graph.planned:
-            node.component.sync()
-        end = end.without({node.id for node in graph.polled})  # how far they come is told later
-        return self._write(parent, start, end, ticks, begin)
+            if node.id not in reported:
+                node.component.sync()
+        end = end.without({*reported, *(node.id for node in graph.polled)})  # the instances report it
+        return self._write(parent, start, end, ticks, reported, begin)
 
-    def _ends(self, start: Position) -> Position:
-        found = ends(self._graph, start)
+    def _reported(self, start: Position) -> tuple[str, ...]:
+        """The sources with offsets that this epoch reads by report. Catching up goes by plan: no slice may reach across the
+        position of a sink. A source that has reached the goal of the run is not read.
+        """
+        if self.catches_up:
+            return ()
+        nodes = [self._graph[name] for name in self._by_report]
+        goal = self._goal
+        return tuple(node.id for node in nodes if goal is None or not start.reaches(goal.of(node.id)))
+
+    def _ends(self, start: Position, reported: Collection[str]) -> Position:
+        found = ends(self._graph, start, reported)
         return found if self._goal is None else self._goal.left(start, found)
 
     def _is_more(self, start: Position, end: Position) -> bool:
@@ -164,16 +197,23 @@ class Planner(Participant):
         return False
 
     def _write(
-        self, parent: int, start: Position, end: Position, ticks: tuple[int, ...], begin: Callable[[], None]
+        self,
+        parent: int,
+        start: Position,
+        end: Position,
+        ticks: tuple[int, ...],
+        reported: tuple[str, ...],
+        begin: Callable[[], None],
     ) -> Plan:
         """A name that is taken means that the number is spent: take the next."""
         idle, self._idle = self._idle, None
         self.identities.take(end)
-        if idle is not None and (idle.parent, idle.start, idle.end, idle.ticks) == (parent, start, end, ticks):
+        planned = Plan(0, parent, 0, start, end, ticks, reported or UNSET)
+        if idle is not None and msgspec.structs.replace(idle, epoch=0, fence=0, seal="") == planned:
             begin()
             return idle
         while True:
-            plan = Plan(self._next, parent, self._fence, start, end, ticks)
+            plan = msgspec.structs.replace(planned, epoch=self._next, fence=self._fence)
             self._next += 1
             begin()
             try:

@@ -29,7 +29,7 @@ from streamwork.epoch.brought import Brought
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.participant import Participant
-from streamwork.epoch.slices import ranges
+from streamwork.epoch.slices import extents
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed
 from streamwork.flow.lineage import lane_of, root_of
@@ -147,9 +147,8 @@ class Redelivery(Participant):
         found: dict[str, int] = {}
         for chain in self._layout.chains:
             for instance in range(chain.parallelism):
-                mine = ranges(self._graph, chain.nodes, instance, plan.start, plan.end)
+                mine = extents(self._graph, chain.nodes, instance, plan)
                 found.update((f"{name}/{part}", instance) for name, parts in mine.items() for part in parts)
-        found.update((f"{n.id}/{i}", i) for n in self._graph.polled for i in range(n.parallelism))
         return {name: lane for lane, name in enumerate(sorted(found), start=1)}, found
 
     def _orphans(self) -> list[Taken]:
@@ -187,7 +186,7 @@ class Redelivery(Participant):
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
         troubles = [trouble for report in reports for trouble in report.troubles]
         troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
-        events = self._events(plan, brought, {trouble.root for trouble in troubles}, taken)
+        events = self._events(plan, draft.positions, brought, {trouble.root for trouble in troubles}, taken)
         acked = [Ack(one, f"{report.component}/{report.instance}") for report in reports for one in report.acked]
         outcome = self._policy.settle(
             plan.epoch, self._now(), self.waiting, brought.again, troubles, acked, events.__getitem__
@@ -210,7 +209,9 @@ class Redelivery(Participant):
         self._adopted.clear()
         self._accounted = {taken_key(path): path for path in epoch.manifest.taken}
 
-    def _events(self, plan: Plan, brought: Brought, roots: set[int], taken: dict[str, str]) -> dict[int, Waiting]:
+    def _events(
+        self, plan: Plan, end: Position, brought: Brought, roots: set[int], taken: dict[str, str]
+    ) -> dict[int, Waiting]:
         """The events of these roots. Those of a source with offsets are read again."""
         names = {lane: name for name, lane in brought.lanes.items()}
         wanted: dict[int, set[int]] = defaultdict(set)
@@ -224,7 +225,11 @@ class Redelivery(Participant):
                 continue
             name = names[lane]
             source = name.partition("/")[0]
-            texts = self._inbox.read_taken(taken[name]) if name in taken else self._read(plan, name, numbers)
+            texts = (
+                self._inbox.read_taken(taken[name])
+                if name in taken
+                else self._read(name, plan.start[name], end[name], numbers)
+            )
             for number in numbers:
                 event_id, text = f"{name}/{plan.epoch}-{number}", texts[number]
                 found[root_of(lane, number)] = Waiting(
@@ -232,11 +237,11 @@ class Redelivery(Participant):
                 )
         return found
 
-    def _read(self, plan: Plan, name: str, numbers: set[int]) -> dict[int, str]:
+    def _read(self, name: str, start: int, end: int, numbers: set[int]) -> dict[int, str]:
         source, _, partition = name.partition("/")
         found: dict[int, str] = {}
         at, wanted = 0, sorted(numbers)
-        slices: Any = self._graph[source].component.read(partition, plan.start[name], plan.end[name])
+        slices: Any = self._graph[source].component.read(partition, start, end)
         for piece in slices:
             if at > wanted[-1]:
                 break

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from streamwork.components import Position
 from streamwork.engine import Report
+from streamwork.epoch.manifest import Plan
 from streamwork.job import Graph
 from streamwork.state import is_snapshot
 from streamwork.world import FileRef
@@ -21,18 +22,16 @@ def events(graph: Graph, reports: Sequence[Report]) -> int:
     return sum(report.counters["processed"] for report in reports if report.component in sources)
 
 
-def polled_positions(graph: Graph, at: Position, reports: Sequence[Report]) -> dict[str, int]:
-    """Of sources that people wrote, the position is the count of events read, by instance."""
-    polled = {node.id for node in graph.polled}
-    mine = [report for report in reports if report.component in polled]
-    read = {f"{r.component}/{r.instance}": r.counters["processed"] - r.counters["replayed"] for r in mine}
-    return {name: at[name] + count for name, count in read.items()}
+def end_of(plan: Plan, reports: Sequence[Report]) -> Position:
+    """Where an epoch ends: the planned ends, and the ends that were reported. A source that was not read stays where it was."""
+    ends = {f"{report.component}/{partition}": at for report in reports for partition, at in report.ends.items()}
+    return plan.start.moved(plan.end).moved(ends)
 
 
 def moved(graph: Graph, chains: Mapping[str, Mapping[str, tuple[FileRef, ...]]], reports: Sequence[Report]) -> bool:
-    """True if the state of a polled source is another one than `chains` name: it was written, which only a change is."""
-    polled = {node.id for node in graph.polled}
-    mine = [report for report in reports if report.component in polled]
+    """True if the state of a source is another one than `chains` name: it was written, which only a change is."""
+    sources = {node.id for node in graph.sources}
+    mine = [report for report in reports if report.component in sources]
     return any(_newest(r.state) != _newest(chains.get(r.component, {}).get(str(r.instance), ())) for r in mine)
 
 

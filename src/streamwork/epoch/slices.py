@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from zlib import crc32
 
 from streamwork.components import Position
 from streamwork.components.source import EVERYTHING
+from streamwork.engine import Extent, Extents
+from streamwork.epoch.manifest import Plan
 from streamwork.job import Graph, Node
-
-Ranges = dict[str, dict[str, tuple[int, int]]]  # source -> partition -> from, to
 
 
 def skips(graph: Graph) -> Position:
@@ -31,11 +31,11 @@ def starts(graph: Graph, at: Position, skipped: Position) -> Position:
     return Position(found)
 
 
-def ends(graph: Graph, start: Position) -> Position:
-    """How far an epoch that begins at `start` may read. Each source is asked once."""
+def ends(graph: Graph, start: Position, reported: Collection[str] = ()) -> Position:
+    """How far an epoch that begins at `start` may read. Each source is asked once, unless its instances report its ends."""
     found = dict(start)
     for node in graph.planned:
-        mine = starts_of(node, start)
+        mine = {} if node.id in reported else starts_of(node, start)
         if mine:
             reached = _named(node, node.component.ends(mine, share_of(node, start)))
             found.update((name, offset) for name, offset in reached.items() if offset > start[name])
@@ -68,20 +68,37 @@ def _named(node: Node, offsets: Mapping[str, int]) -> dict[str, int]:
     return {f"{node.id}/{partition}": offset for partition, offset in offsets.items()}
 
 
-def ranges(graph: Graph, nodes: Iterable[str], instance: int, start: Position, end: Position) -> Ranges:
-    """What one instance of a chain reads."""
-    share: Ranges = {}
-    for name, partition, full in _partitions(graph, nodes, instance, end):
-        if end[full] > start[full]:
-            share.setdefault(name, {})[partition] = (start[full], end[full])
-    return share
+def by_report(graph: Graph, plan: Plan) -> frozenset[str]:
+    """The sources whose slices end where their instances report: those that a plan names, and all without offsets."""
+    return frozenset((*(plan.reported or ()), *(node.id for node in graph.polled)))
 
 
-def timed_partitions(graph: Graph, nodes: Iterable[str], instance: int, known: dict[str, int]) -> dict[str, int | None]:
+def extents(graph: Graph, nodes: Collection[str], instance: int, plan: Plan, unasked: Collection[str] = ()) -> Extents:
+    """What one instance of a chain reads in an epoch. `unasked` are sources without offsets that it does not ask."""
+    found: Extents = {}
+    reported = by_report(graph, plan)
+    for node, partition in _read_by(graph, nodes, instance, plan.start.furthest(plan.end)):
+        name, extent = f"{node.id}/{partition}", None
+        if node.id in unasked:
+            continue
+        if node in graph.polled:
+            extent = Extent(plan.start[name], limit=node.component.max_events)
+        elif node.id in reported:
+            extent = Extent(plan.start[name], limit=share_of(node, plan.start))
+        elif plan.end[name] > plan.start[name]:
+            extent = Extent(plan.start[name], plan.end[name])
+        if extent is not None:
+            found.setdefault(node.id, {})[partition] = extent
+    return found
+
+
+def timed_partitions(
+    graph: Graph, nodes: Collection[str], instance: int, known: dict[str, int]
+) -> dict[str, int | None]:
     """The partitions with event time that an instance reads, and how far each has come. A silent one holds all back."""
-    timed = [full for name, _, full in _partitions(graph, nodes, instance, Position()) if graph[name].time is not None]
-    timed += [f"{node.id}/{instance}" for node in graph.polled if node.id in nodes and node.time is not None]
-    return {full: known.get(full) for full in timed}
+    read = _read_by(graph, nodes, instance, Position())
+    timed = [f"{node.id}/{partition}" for node, partition in read if node.time is not None]
+    return {name: known.get(name) for name in timed}
 
 
 def partitions_of(node: Node, at: Position) -> list[str]:
@@ -90,13 +107,16 @@ def partitions_of(node: Node, at: Position) -> list[str]:
     return list(dict.fromkeys([*now, *at.of(node.id)]))
 
 
-def _partitions(graph: Graph, nodes: Iterable[str], instance: int, at: Position) -> Iterator[tuple[str, str, str]]:
-    """(source, partition, both) of what an instance reads."""
+def _read_by(graph: Graph, nodes: Collection[str], instance: int, at: Position) -> Iterator[tuple[Node, str]]:
+    """The sources and partitions that an instance reads. A source without offsets has one partition for each instance."""
     for node in graph.planned:
         if node.id in nodes:
             for partition, reader in _readers(node, partitions_of(node, at)).items():
                 if reader == instance:
-                    yield node.id, partition, f"{node.id}/{partition}"
+                    yield node, partition
+    for node in graph.polled:
+        if node.id in nodes:
+            yield node, str(instance)
 
 
 def _readers(node: Node, partitions: list[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from streamwork.connectors.dataframe import no_spark
 from streamwork.delivery.counts import Counts
-from streamwork.engine import Assignment, Engine, Report, Schedule
+from streamwork.engine import Assignment, EndKnown, Engine, Report, Schedule
 from streamwork.engine.attempt import placed
 from streamwork.epoch.host import Host
 from streamwork.job import Graph, Layout
@@ -27,8 +27,10 @@ class LocalHost(Host):
         new_attempt: Callable[[], str] = lambda: secrets.token_hex(4),
         align: bool = True,
         clock: Clock | None = None,
+        ends_known: EndKnown = EndKnown.BY_PLAN,
     ) -> None:
-        """`clock` is for pieces that shall not take long; results do not depend on it."""
+        """`clock` bounds how long a piece of a batch takes; results do not depend on it, nor on `ends_known`."""
+        self.ends_known = ends_known
         self._disk = disk
         self._schedule = schedule
         self._new_attempt = new_attempt

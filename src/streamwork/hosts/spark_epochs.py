@@ -32,7 +32,7 @@ from streamwork.components import Source, StatefulSource
 from streamwork.components.operator import AnyOperator
 from streamwork.connectors.address import SecretsFile
 from streamwork.delivery.counts import Counts
-from streamwork.engine import Abandoned, Assignment, Report, Reports
+from streamwork.engine import Abandoned, Assignment, EndKnown, Report, Reports
 from streamwork.epoch.host import Host
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.hosts.master import is_remote
@@ -68,6 +68,7 @@ class SparkEpochs(Host):
 
     name = "microbatch"
     overlaps = True
+    ends_known = EndKnown.BY_PLAN
 
     def __init__(self, spark: Any, clock: Clock | None = None) -> None:
         self._session = spark.newSession()

@@ -31,10 +31,11 @@ class SparkTables:
         names: list[str] = []
         frames: list[Any] = []
         for place, work in enumerate(works):
-            for name, partitions in work.ranges.items():
+            for name, extents in work.extents.items():
                 if name in self._tables:
                     filters = [layout.graph[step].component.expression for step in layout.native[name].filters]
-                    for start, end in partitions.values():
-                        frames += self._tables[name].slices(place, len(names), start, end, filters)
+                    for extent in extents.values():
+                        assert extent.end is not None, "slices of a DataFrame are known by plan"
+                        frames += self._tables[name].slices(place, len(names), extent.start, extent.end, filters)
                     names.append(name)
         return tuple(names), frames

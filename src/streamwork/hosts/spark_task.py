@@ -112,7 +112,7 @@ def _computed(
 
 def _readers(layout: Layout, work: Assignment, native: tuple[str, ...], arrivals: Arrivals) -> dict[str, Read]:
     """How the slices come that Spark brings to this instance."""
-    sources = {name: layout.graph[name].component.native() for name in native if name in work.ranges}
+    sources = {name: layout.graph[name].component.native() for name in native if name in work.extents}
     return {
         name: arrivals.reader(name, native.index(name), layout.native[name].filters, source.take)
         for name, source in sources.items()

@@ -16,7 +16,7 @@ from typing import Any
 from streamwork.components import Record, Sink
 from streamwork.components.source import AnySource
 from streamwork.delivery import DeadLetters, Letter
-from streamwork.engine import Schedule
+from streamwork.engine import EndKnown, Schedule
 from streamwork.engine.engine import Choice
 from streamwork.epoch import Driver, Manifest, Phase, Store
 from streamwork.epoch.state_view import state_view
@@ -70,14 +70,18 @@ def run(
     partitions: int = 1,
     until: Callable[[Result], bool] | None = None,
     guards: Guards | None = None,
+    ends_known: EndKnown = EndKnown.BY_PLAN,
 ) -> Result:
     """Run a job until its input is processed, or until `until` returns True after a checkpoint.
 
     `crash_at`: step numbers, counted over the whole run, at which the machine crashes. `epoch_events`: the number of events
     that an epoch reads from each partition of an input, and from each source without an input here (by default the seed chooses
-    it for inputs). `partitions`: the number of partitions of each input.
+    it for inputs). `partitions`: the number of partitions of each input. `ends_known`: how the host reads them.
     """
-    return _Simulation(job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards()).run(until)
+    simulation = _Simulation(
+        job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards(), ends_known
+    )
+    return simulation.run(until)
 
 
 class _Simulation:
@@ -90,7 +94,9 @@ class _Simulation:
         epoch_events: int | None,
         partitions: int,
         guards: Guards,
+        ends_known: EndKnown,
     ) -> None:
+        self._ends_known = ends_known
         self._random = random.Random(seed)
         self._settings = job.settings
         self._guards = guards
@@ -136,7 +142,7 @@ class _Simulation:
     def run(self, until: Callable[[Result], bool] | None) -> Result:
         for life in range(1, MOST_LIVES + 1):
             store = Store(self._disk, ROOT, self._graph.job)
-            host = LocalHost(self._disk, self._schedule, self._token, self._guards.align, self._clock)
+            host = LocalHost(self._disk, self._schedule, self._token, self._guards.align, self._clock, self._ends_known)
             driver = Driver(
                 self._graph,
                 self._settings,
