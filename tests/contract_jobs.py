@@ -253,6 +253,15 @@ class Stringing(KeyedOperator[Reading, Stamps, Stamped]):
         state.last = collector.now
 
 
+class StringingMarks(KeyedOperator[Reading, Stamps, Stamped]):
+    """As `Stringing`, of watermarks."""
+
+    def apply(self, event: Reading, state: Stamps, collector: Any) -> None:
+        mark = collector.watermark or Stamps().last
+        collector.emit(Stamped(event.sensor, event.value, mark, state.last))
+        state.last = mark
+
+
 class Watching(KeyedOperator[Reading, Stamps, Stamped]):
     def apply(self, event: Reading, state: Stamps, collector: Any) -> None:
         collector.emit(Stamped(event.sensor, event.value, collector.now, collector.watermark))
