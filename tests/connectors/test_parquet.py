@@ -18,7 +18,7 @@ from sample import Payment, run_job
 from source_ends import end_of
 from streamwork import Digits, Event, Job, JobFailed, Parquet, Refused, SqliteSink, WrongUse
 from streamwork.components.columns import to_batch
-from streamwork.components.schema import relaxed
+from streamwork.components.field_types import relaxed
 from streamwork.connectors import parquet
 from streamwork.connectors.parquet import partition_name
 

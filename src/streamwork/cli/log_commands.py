@@ -20,7 +20,7 @@ from rich.table import Table
 from streamwork.cli.output import JSON, cell, console, print_json, say, say_json
 from streamwork.components import Event
 from streamwork.components.columns import check_entered
-from streamwork.components.schema import Misfit
+from streamwork.components.field_types import Misfit
 from streamwork.errors import JobFailed, WrongUse
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import import_file

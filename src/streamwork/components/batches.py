@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streamwork.components.schema import Oversized
+from streamwork.components.field_types import Oversized
 
 MOST_BYTES = 1 << 27
 """The most bytes of a batch. A list item takes at least one bit, so its lists have at most 2**30 items. Tests lower it."""

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from streamwork.components.acknowledging import Acknowledgement, EventFailed
-from streamwork.components.schema import in_utc, is_time
+from streamwork.components.field_types import in_utc, is_time
 from streamwork.components.values import Event
 from streamwork.errors import WrongUse
 

@@ -12,17 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamwork.components.batches import halving, joined, within
-from streamwork.components.schema import (
-    FieldType,
-    Misfit,
-    TimeType,
-    arrow_schema,
-    build_column,
-    check_columns,
-    fields_of,
-    maker,
-    show,
-)
+from streamwork.components.field_types import FieldType, Misfit, TimeType, show
+from streamwork.components.schema import arrow_schema, build_column, check_columns, fields_of, maker
 from streamwork.errors import JobFailed
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

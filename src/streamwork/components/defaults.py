@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from streamwork.components.schema import Misfit, arrow_schema, fields_of
+from streamwork.components.field_types import Misfit
+from streamwork.components.schema import arrow_schema, fields_of
 
 Defaults = Mapping[str, pa.Array]
 """Field -> an array of one value."""

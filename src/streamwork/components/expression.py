@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 import pyarrow as pa
 
+from streamwork.components.field_types import FieldType
 from streamwork.components.literals import (
     ORDERED,
     a,
@@ -27,7 +28,7 @@ from streamwork.components.literals import (
     wrong_type,
 )
 from streamwork.components.predicates import ArrowVisitor, CompareOp, Kind, LogicOp, PythonVisitor, Visitor
-from streamwork.components.schema import FieldType, fields_of
+from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 
 T = TypeVar("T")

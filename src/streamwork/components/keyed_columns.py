@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components.columns import python_values
-from streamwork.components.schema import EXACT, INT_RANGE, FieldType, fields_of
+from streamwork.components.field_types import EXACT, INT_RANGE, FieldType
+from streamwork.components.schema import fields_of
 
 Array = np.ndarray[Any, Any]
 _PLAIN = {pa.int64(): np.dtype(np.int64), pa.float64(): np.dtype(np.float64), pa.bool_(): np.dtype(np.bool_)}

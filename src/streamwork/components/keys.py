@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import crc32
-from streamwork.components.schema import TimeType, fields_of, in_utc
+from streamwork.components.field_types import TimeType, in_utc
+from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 
 GROUPS = 256

@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from streamwork.components.field_types import INT_RANGE, is_time, show
 from streamwork.components.predicates import Kind
-from streamwork.components.schema import INT_RANGE, is_time, show
 from streamwork.errors import WrongUse
 
 MAX_DIGITS = 38

@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamwork.components.schema import FieldType, in_utc
+from streamwork.components.field_types import FieldType, in_utc
 
 T = TypeVar("T")
 CompareOp = Literal["==", "!=", "<", "<=", ">", ">="]

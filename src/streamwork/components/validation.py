@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from streamwork.components.columns import to_batch
-from streamwork.components.schema import (
+from streamwork.components.field_types import (
     EXACT,
     INT_RANGE,
     DateType,
@@ -26,11 +26,10 @@ from streamwork.components.schema import (
     IntType,
     ListType,
     MapType,
-    NestedType,
     TimeType,
-    fields_of,
     is_time,
 )
+from streamwork.components.schema import NestedType, fields_of
 
 
 def check_fits(kind: type[msgspec.Struct], structs: Iterable[Any], where: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, RowsRejected, Sink, SinkKind, WriteStopped
 from streamwork.components.columns import to_structs
-from streamwork.components.schema import show
+from streamwork.components.field_types import show
 from streamwork.errors import JobFailed, StreamworkError
 
 E = TypeVar("E", bound=Event)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from streamwork.components import OnError, Slice
 from streamwork.components.columns import Columns, as_events
-from streamwork.components.schema import Misfit, arrow_schema, fields_of, relaxed
+from streamwork.components.field_types import Misfit, relaxed
+from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.components.source import Offsets
 from streamwork.errors import JobFailed
 

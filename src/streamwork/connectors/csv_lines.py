@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from streamwork.components import Event, OnError, Slice, Start
-from streamwork.components.schema import Misfit, maker, show
+from streamwork.components.field_types import Misfit, show
+from streamwork.components.schema import maker
 from streamwork.connectors.csv_values import readers_of
 from streamwork.connectors.line_file import BLOCK, LineFile, lines
 from streamwork.errors import JobFailed, WrongUse

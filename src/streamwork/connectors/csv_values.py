@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from streamwork.components.field_types import INT_RANGE, DecimalType, FieldType, Misfit, is_time
 from streamwork.components.predicates import Kind
-from streamwork.components.schema import INT_RANGE, DecimalType, FieldType, Misfit, fields_of, is_time
+from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 
 Reader = Callable[[str], Any]

@@ -11,7 +11,7 @@ import msgspec
 
 from streamwork.components import Event, OnError, Slice, Start
 from streamwork.components.columns import check_entered
-from streamwork.components.schema import Misfit
+from streamwork.components.field_types import Misfit
 from streamwork.connectors.line_file import LineFile, line_starts, lines
 
 E = TypeVar("E", bound=Event)

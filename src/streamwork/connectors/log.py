@@ -26,8 +26,9 @@ from streamwork.components import (
 )
 from streamwork.components.columns import Columns
 from streamwork.components.commit_rule import Verdict, settle
+from streamwork.components.field_types import Misfit
 from streamwork.components.keys import GROUPS
-from streamwork.components.schema import Misfit, check_columns, fields_of
+from streamwork.components.schema import check_columns, fields_of
 from streamwork.components.source import Offsets
 from streamwork.connectors.checked import checked_slice
 from streamwork.connectors.pieces import gathered

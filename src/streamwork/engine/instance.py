@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
 from streamwork.components.columns import check_entered
-from streamwork.components.schema import Misfit
+from streamwork.components.field_types import Misfit
 from streamwork.components.source import source_changed
 from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off

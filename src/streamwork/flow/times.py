@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components.columns import Columns
-from streamwork.components.schema import in_utc
+from streamwork.components.field_types import in_utc
 from streamwork.flow.batch import Given
 from streamwork.flow.lineage import Array
 

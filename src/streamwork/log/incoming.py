@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from streamwork.components import Event
 from streamwork.components.columns import to_batches
-from streamwork.components.schema import Misfit, check_columns
+from streamwork.components.field_types import Misfit
+from streamwork.components.schema import check_columns
 from streamwork.errors import JobFailed
 from streamwork.wording import plural
 

@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from streamwork.components import Event
 from streamwork.components.defaults import Defaults, default_of
-from streamwork.components.schema import Misfit, arrow_schema, fields_of
+from streamwork.components.field_types import Misfit
+from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import Refused
 from streamwork.log.settings import Settings
 from streamwork.world import Disk

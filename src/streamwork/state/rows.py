@@ -19,7 +19,8 @@ from streamwork.components import Event, Key, Record, Timer, TimerClock
 from streamwork.components.batches import halving, take
 from streamwork.components.columns import culprit, misfit_error, to_structs
 from streamwork.components.defaults import Conform, defaults_of
-from streamwork.components.schema import Misfit, Oversized, array_of, arrow_schema, build_column, fields_of, show
+from streamwork.components.field_types import Misfit, Oversized, array_of, show
+from streamwork.components.schema import arrow_schema, build_column, fields_of
 from streamwork.errors import JobFailed
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layer import Layer, hashed

@@ -17,8 +17,9 @@ import pyarrow as pa
 from streamwork.components import Record
 from streamwork.components.batches import halving
 from streamwork.components.columns import to_batches, to_structs
+from streamwork.components.field_types import Misfit
 from streamwork.components.keyed_columns import column_type, to_arrow, to_numpy
-from streamwork.components.schema import Misfit, arrow_schema, fields_of
+from streamwork.components.schema import arrow_schema, fields_of
 
 Array = np.ndarray[Any, Any]
 UNKNOWN = -1

@@ -6,7 +6,7 @@ from typing import Any
 
 from streamwork.components import Instance
 from streamwork.components.acknowledging import EventFailed
-from streamwork.components.schema import show
+from streamwork.components.field_types import show
 from streamwork.components.sink import RowsRejected
 from streamwork.engine.steps.emitted import is_emit
 from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at, writable

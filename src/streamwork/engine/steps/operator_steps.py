@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from streamwork.components import EventCollector, Slice, StatefulSource
-from streamwork.components.schema import show
+from streamwork.components.field_types import show
 from streamwork.components.validation import check_fits, fitting
 from streamwork.engine.steps.emitted import Emitted, Outputs
 from streamwork.engine.steps.failure import RETURNED, error_text

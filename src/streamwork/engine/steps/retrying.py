@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamwork.components.schema import show
+from streamwork.components.field_types import show
 from streamwork.delivery.retrying import Mark, Marks
 from streamwork.job import Node
 
