@@ -137,7 +137,7 @@ def test_the_committed_results_do_not_tell_whose_machine_it_was() -> None:
 def test_a_missed_target_is_said_plainly() -> None:
     text = page(results(keyed_state=keyed([9.0, 9.5, 9.2])))
     assert "| `fused` against transformWithStateInPandas | at least 10 | 9.2 (9..9.5) | missed |" in text
-    assert "**Missed:** `fused` against transformWithStateInPandas is 9.2, and should be at least 10." in text
+    assert "**Missed:** `fused` against transformWithStateInPandas is 9.2; the target is at least 10." in text
     assert f"Of {len(TARGETS)} targets 1 is met, 1 is missed, {len(TARGETS) - 2} are not measured." in text
 
 
@@ -153,9 +153,9 @@ def test_the_worst_repeat_counts_too() -> None:
 
 def test_what_is_missing_is_said_to_be_missing() -> None:
     text = page({})
-    assert text.count("There is no result yet.") == 6
+    assert text.count("No result yet.") == 6
     assert f"Of {len(TARGETS)} targets 0 are met, 0 are missed, {len(TARGETS)} are not measured." in text
-    assert text.count("not measured: there is no result") == len(TARGETS)
+    assert text.count("not measured: no result") == len(TARGETS)
     assert ".svg" not in text
 
 
@@ -198,7 +198,7 @@ def test_the_numbers_go_between_the_markers_and_nowhere_else() -> None:
     assert filled.startswith(f"before\n{BEGIN}\n") and filled.endswith(f"{END}\nafter\n") and "old" not in filled
     assert "| exactly-once | 1,000 | 7.5 | 0.97 | 1,000 | 7.5 | 0.97 |" in filled
     assert with_numbers(filled, result) == filled
-    assert "There are no numbers here yet." in with_numbers(filled, None)
+    assert "No result yet." in with_numbers(filled, None)
     with pytest.raises(WrongUse, match="lost its markers"):
         with_numbers("before", result)
 
@@ -281,7 +281,7 @@ def test_a_quick_run_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_results_there_is_no_page(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="there is no folder"):
+    with pytest.raises(WrongUse, match="does not exist"):
         CliRunner().invoke(cli, ["bench", "page", "--docs", str(tmp_path)], catch_exceptions=False)
     (tmp_path / RESULTS).mkdir(parents=True)
     (tmp_path / RESULTS / "log.json").write_text(json.dumps(LOG))

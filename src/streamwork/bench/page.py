@@ -44,34 +44,35 @@ class Section(NamedTuple):
 SECTIONS = {
     "keyed-state": Section(
         "State per key",
-        "A count and a total per key, exactly-once, with a checkpoint after every million events, beside others on the same "
-        "events. Each contestant computes one epoch in turn; all counts are compared before a speed counts.",
+        "A count and a total per key, exactly-once, with a checkpoint after every million events, compared with other systems "
+        "on the same events. The systems compute one epoch each in turn; all counts are checked before a result is accepted.",
         {
             "fused": "a `KeyedOperator`, event by event, in one chain with its source: the log is partitioned by the key",
-            "shuffled": "the same behind an exchange: the log is not partitioned by the key",
+            "shuffled": "the same after an exchange: the log is not partitioned by the key",
             "vectorised": "the same as `fused`, by `apply_batch`",
             "tws": "`transformWithStateInPandas` in plain PySpark, RocksDB with changelog",
-            "native": "Spark's own streaming aggregation in plain PySpark; it gives one row per key, not one per event",
+            "native": "Spark's own streaming aggregation in plain PySpark; its output is one row per key, not one per event",
             "bytewax": "Bytewax, one worker, without recovery: nothing is durable, and each epoch begins without state",
         },
     ),
     "semantics": Section(
         "Semantics",
-        "A count per card, upserted into SQLite and into PostgreSQL, under each of the [semantics](../semantics.md). Bursts "
-        "of several checkpoints, one of each in turn; every table is compared, card by card, before a speed counts.",
+        "A count per card, upserted into SQLite and into PostgreSQL, under each of the [semantics](../semantics.md). Each "
+        "computes several checkpoints in turn; every table is checked, card by card, before a result is accepted.",
     ),
     "state-size": Section(
         "Size of the state",
-        "The same number of changed keys per epoch, in a small state and in a large one, an epoch of each in turn, snapshots "
-        "included.",
+        "The duration of an epoch with the same number of changed keys, in a small state and in a large one, in turn, "
+        "including snapshots.",
         {
             "small": "as many keys as an epoch changes",
-            "large": "many times more; an epoch changes as many as in the small one",
+            "large": "many times more keys; an epoch changes as many as in the small state",
         },
     ),
     "recovery": Section(
         "Recovery",
-        "From kill -9, at the dearest place, to the first new epoch that every sink has and that was found to be right.",
+        "The time from kill -9, at the most expensive point, to the first new epoch that is committed to every sink and whose "
+        "results were checked.",
         {
             "short": "after few checkpoints and starts",
             "long": "after many",
@@ -81,13 +82,13 @@ SECTIONS = {
     ),
     "engine": Section(
         "The engine alone",
-        "One core through a chain with a typed keyed operator, beside a loop written by hand that gives the same rows and the "
-        "same records.",
+        "A chain with a typed keyed operator on one core, compared with a hand-written loop that produces the same rows and "
+        "the same records.",
     ),
     "log": Section(
         "The log",
-        "The embedded log: append and read, and how soon another process has an event in hand. Latency counts from the time "
-        "at which an event was due.",
+        "The embedded log: throughput of append and read, and the latency until another process has read an event. Latency is "
+        "measured from the time at which an event was due.",
     ),
 }
 
@@ -105,7 +106,9 @@ def page_command(docs: Path, as_json: bool) -> None:
     """Write the page about the benchmarks, with its plots, from saved results."""
     if not (docs / RESULTS).is_dir():
         raise WrongUse(
-            "SW-USAGE", f"there is no folder {docs / RESULTS}", "give the folder of the documentation with --docs"
+            "SW-USAGE",
+            f"the folder {docs / RESULTS} does not exist",
+            "pass the folder of the documentation with --docs",
         )
     written, results = write(docs), load(docs / RESULTS)
     judged = [_judged(target, results) for target in TARGETS]
@@ -151,20 +154,20 @@ def page(results: dict[str, Result]) -> str:
 def _paragraphs(results: dict[str, Result]) -> Iterator[str]:
     yield "# Benchmarks"
     yield (
-        "<!-- Made by `streamwork bench page` from results/*.json: run it again instead of editing this. -->\n"
-        "Contestants take turns in one run, with the same events, so that a noisy minute hits all. Outputs are compared before a\n"
-        "speed counts. A figure is the median of the repeats, and behind it stand the least and the most. Ratios are those of two\n"
-        "measurements right after each other. Machines differ: the ratios tell more than the speeds."
+        "<!-- Generated by `streamwork bench page` from results/*.json: run it again instead of editing this page. -->\n"
+        "The systems take turns in one run, with the same events, so that a disturbance affects all of them. Outputs are checked\n"
+        "before a result is accepted. A figure is the median of the repeats, with minimum and maximum in brackets. A ratio\n"
+        "compares two successive measurements. Machines differ: ratios are more meaningful than speeds."
     )
     yield (
-        "To measure again, run a benchmark with `--save`, then make this page:\n\n"
+        "To measure again, run a benchmark with `--save`, then generate this page:\n\n"
         f"```sh\nstreamwork bench keyed-state {SAVE_HERE}\nstreamwork bench page\n```"
     )
     yield from _summary(results)
     for name in [*SECTIONS, *(name for name in results if name not in SECTIONS)]:
         yield from _section(name, results.get(name))
     yield "## Not built yet"
-    yield "These benchmarks have targets and no code."
+    yield "These benchmarks have targets, but no code yet."
     yield grid(["benchmark", "target"], [[f"`{one.bench}`", one.what] for one in PLANNED]).replace("---:", "---")
 
 
@@ -190,7 +193,7 @@ def _section(name: str, result: Result | None) -> Iterator[str]:
         yield "\n".join(f"- `{one}`: {meaning}" for one, meaning in known.names.items())
     targets = [target for target in TARGETS if target.bench == name]
     if result is None:
-        yield f"There is no result yet. `streamwork bench {name} {SAVE_HERE}` makes one."
+        yield f"No result yet. Run `streamwork bench {name} {SAVE_HERE}`."
         return
     yield f"Measured on {result.date}: {result.machine}." + (f" {result.note}" if result.note else "")
     yield f"```sh\n{result.command} {SAVE_HERE}\n```"
@@ -199,7 +202,7 @@ def _section(name: str, result: Result | None) -> Iterator[str]:
         missed = [target for target in targets if target.verdict(result.numbers) is Verdict.MISSED]
         if missed:
             yield "\n".join(
-                f"**Missed:** {target.what} is {target.measured(result.numbers).text}, and should be {target.wanted}."
+                f"**Missed:** {target.what} is {target.measured(result.numbers).text}; the target is {target.wanted}."
                 for target in missed
             )
     if (drawn := plot(name, result.numbers)) is not None:
@@ -226,7 +229,7 @@ def _judged(target: Target, results: dict[str, Result]) -> dict[str, str]:
         "target": target.what,
         "wanted": target.wanted,
         "measured": found.whole,
-        "verdict": verdict.value if target.bench in results else "not measured: there is no result",
+        "verdict": verdict.value if target.bench in results else "not measured: no result",
     }
 
 
@@ -258,10 +261,10 @@ def with_numbers(text: str, result: Result | None) -> str:
 
 def _semantics(result: Result | None) -> Iterator[str]:
     if result is None:
-        yield f"There are no numbers here yet. `streamwork bench semantics {SAVE_HERE}` and `streamwork bench page` put them in."
+        yield f"No result yet. Run `streamwork bench semantics {SAVE_HERE}` and `streamwork bench page`."
         return
     yield f"Measured on {result.date}: {result.machine}." + (f" {result.note}" if result.note else "")
-    yield "CPU is in seconds per million events; the ratio is to at-most-once, in the same run. Medians, with least and most."
+    yield "CPU is in seconds per million events; the ratio is to at-most-once, in the same run. Medians, with minimum and maximum."
     yield ""
     head = ["", *(f"{title}: {one}" for title in DATABASES.values() for one in ("events/s", "CPU", "ratio"))]
     figures = ("events_per_s", "cpu_s_per_million", "ratio_vs_at_most_once")
