@@ -13,14 +13,14 @@ from streamwork.errors import Refused
 
 class Verdict(Enum):
     APPLY = "apply the rows and advance the ledger"
-    ADOPT = "the rows are there: only take the manifest's hash"
-    SKIP = "the sink is further already: leave it alone"
+    ADOPT = "the rows are there: store the manifest's hash only"
+    SKIP = "the sink is already beyond the epoch: change nothing"
     FENCED = "a newer driver has registered"
     REFUSE = "the ledger fits neither end of the epoch"
 
 
 def judge(row: LedgerRow, entry: LedgerEntry) -> Verdict:
-    """Positions are compared, never epoch numbers: a number says nothing about which input it stands for."""
+    """The verdict about an epoch. It compares positions, never epoch numbers: a number does not identify input."""
     if row.fence > entry.fence:
         return Verdict.FENCED
     if row.position is None:

@@ -1,6 +1,6 @@
 """Identities of sources: offsets mean something only in the input that they were counted in.
 
-    1  look     `Planner.plan` asks every source that was read before whether it is still that input (`OffsetSource.recognises`);
+    1  check    `Planner.plan` asks every source that was read before whether it is still that input (`OffsetSource.recognises`);
                 one that is not is refused with SW-SOURCE-CHANGED, and nothing is planned
     2  take     what each partition can be recognised by (`OffsetSource.mark`, `extended`) is taken in memory, as far as the plan
                 reads. Under at-most-once it becomes durable in `sources.json` at once, since a plan is a position there

@@ -1,7 +1,7 @@
 """What is in doubt under at-most-once: input that was planned for an epoch that broke off.
 
-What was planned is never read again, and instances write at once. So of an epoch that was not prepared nobody knows what of it
-has been written: all of it may or may not have been delivered. Which input that is, the plan tells.
+What was planned is never read again, and instances write at once. So it is unknown which rows of an epoch that was not
+prepared were written: all of its input may or may not have been delivered. The plan names that input.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class InDoubt(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> int | None:
-        """None: nobody knows how many these were."""
+        """None: the number is unknown."""
         return self.end - self.start if self.unit == EVENTS else None
 
 
@@ -62,7 +62,7 @@ class Doubts(Participant):
     def recovered(self, plans: Sequence[Plan], killed: int | None) -> Sequence[InDoubt]:
         """Plans behind the checkpoint that is gone on from; `killed` is the fence of a driver that could not say any more what
         became of its last one. A driver that polls works on one epoch at a time, and those that brought nothing have plans, too.
-        Returns what nobody has told of yet.
+        Returns what was not reported before.
         """
         last = max((plan.epoch for plan in plans if plan.fence == killed), default=None)
         return self._note([one for plan in plans for one in self._of(plan, reported=plan.epoch == last)])

@@ -1,4 +1,4 @@
-"""Step 1 of an epoch: which slice it takes, and the plan that says so, durable before anything is computed."""
+"""Step 1 of an epoch: its slices are chosen, and the plan is durable before anything is computed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What there was when a run began that catches up and ends."""
+    """Where the input ended when a run began that catches up and then ends."""
 
     ends: Position
     tick: int
@@ -38,7 +38,7 @@ class Goal(msgspec.Struct, frozen=True):
         return Position({f"{source}/{partition}": at for partition, at in self.ends.of(source).items()})
 
     def left(self, start: Position, end: Position) -> Position:
-        """`end`, without partitions that are read as far as they went. Offsets are not cut: a record may lie across the goal."""
+        """`end`, without partitions that have reached the goal. Offsets are not cut: a record may extend across the goal."""
         done = {name for name in end if start[name] >= self.ends[name]}
         return Position(
             {name: start[name] if name in done else at for name, at in end.items() if name in start or name not in done}
@@ -50,7 +50,7 @@ class Planner(Participant):
         self,
         graph: Graph,
         store: Store,
-        undone: Redelivery,
+        redelivery: Redelivery,
         input_ends: InputEnds,
         now: Callable[[], int],
         ends_known: EndKnown = EndKnown.BY_PLAN,
@@ -67,7 +67,7 @@ class Planner(Participant):
         self.identities = Identities(graph, store)
         self._graph = graph
         self._store = store
-        self._undone = undone
+        self._redelivery = redelivery
         self._input_ends = input_ends
         self._now = now
         self._fence = 0
@@ -77,10 +77,10 @@ class Planner(Participant):
         self.skipped: dict[str, tuple[int, int]] = {}
         """What these skip: source/partition -> from, to."""
         self._lost = Position()
-        self._idle: Plan | None = None  # the last plan, if nothing has come of it
+        self._idle: Plan | None = None  # the last plan, if its epoch was idle
         self._goal: Goal | None = None
         self.unasked: tuple[str, ...] = ()
-        """Sources without offsets that are not asked any more: a run that catches up asks each once."""
+        """Sources without offsets that are no longer asked: a run that catches up asks each once."""
 
     def resume(self, footing: Footing) -> Sequence[str]:
         self._fence, self._lost = footing.fence, footing.lost
@@ -100,8 +100,8 @@ class Planner(Participant):
         self._route = route
 
     def end_where_input_ends(self, at: Position) -> None:
-        """From here on plan what is there now, and no more: input behind it, and timers that are due later, are left alone.
-        A source without offsets is asked in one epoch; a bounded one until it is silent.
+        """Plan the present input from here on, and nothing beyond it: later input and later timers are not processed.
+        A source without offsets is asked in one epoch; a bounded one until it emits nothing.
         """
         start = starts(self._graph, at.furthest(self._lost), self._latest)
         self._goal = Goal(known_ends(self._graph, start), self._now())
@@ -116,7 +116,7 @@ class Planner(Participant):
         return bool(self._route.limits)
 
     def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
-        """Nothing but a check: what was read is what was planned."""
+        """Contributes nothing; verifies that the input that was read is the one that was planned."""
         self.identities.keep(draft.positions)
         due = [report.next_tick for report in epoch.reports if report.next_tick is not None]
         self.next_tick = min(due, default=None)
@@ -151,15 +151,15 @@ class Planner(Participant):
         start = starts(graph, at, self._latest)
         reported = self._reported(start)
         there = self._ends(start, reported)
-        end = self._route.capped(start, there.moved(self._undone.end(start)))
+        end = self._route.capped(start, there.moved(self._redelivery.end(start)))
         self._input_ends.look(start, end)
         tick = self._now()
         due = tick if self._goal is None else min(tick, self._goal.tick)
         woken = graph.timed and self.next_tick is not None and due >= self.next_tick
         asked = len(self.unasked) < len(graph.polled) or bool(reported)
-        if end == start and not woken and not asked and not self._undone.is_due():
+        if end == start and not woken and not asked and not self._redelivery.is_due():
             return None
-        asks = end == start and not woken  # nothing but what sources have to say that can only be asked in an epoch
+        asks = end == start and not woken  # there may be input of sources that are read by report, and nothing else
         ticks = () if asks else (max(tick, start[CLOCK] + 1),)
         if graph.timed and ticks:  # processing time is input too, so that a replay sees what was planned
             end = end.moved({CLOCK: ticks[-1]})

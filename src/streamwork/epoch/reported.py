@@ -1,4 +1,4 @@
-"""What the instances of an epoch have reported, put together: by component, as a manifest names it."""
+"""Summaries of the reports of an epoch, by component, as a manifest names them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def end_of(plan: Plan, reports: Sequence[Report]) -> Position:
 
 
 def moved(graph: Graph, chains: Mapping[str, Mapping[str, tuple[FileRef, ...]]], reports: Sequence[Report]) -> bool:
-    """True if the state of a source is another one than `chains` name: it was written, which only a change is."""
+    """True if the state of a source differs from the one that `chains` names. State is written only when it has changed."""
     sources = {node.id for node in graph.sources}
     mine = [report for report in reports if report.component in sources]
     return any(_newest(r.state) != _newest(chains.get(r.component, {}).get(str(r.instance), ())) for r in mine)

@@ -120,7 +120,7 @@ def _read_by(graph: Graph, nodes: Collection[str], instance: int, at: Position) 
 
 
 def _readers(node: Node, partitions: list[str]) -> dict[str, int]:
-    """Partition -> the instance that reads it. It never moves: what was read again after a fall back goes the same way."""
+    """Partition -> the instance that reads it. It never changes, so that a replay takes the same path."""
     if node.component.fixed_partitions() is None:
         return {partition: crc32(partition.encode()) % node.parallelism for partition in partitions}
     return {partition: place * node.parallelism // len(partitions) for place, partition in enumerate(partitions)}

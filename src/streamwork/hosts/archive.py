@@ -25,7 +25,7 @@ OPTIONS = "STREAMWORK_JAVA_OPTIONS"
 
 
 def java_options(java: Java) -> list[str]:
-    """For the Java that a driver starts."""
+    """Options for the Java that a driver starts."""
     given = os.environ.get(OPTIONS, "").split()
     archive = archive_of(java)
     if archive.exists() and not any("Archive" in option for option in given):
@@ -34,20 +34,20 @@ def java_options(java: Java) -> list[str]:
 
 
 def archive_of(java: Java) -> Path:
-    """Where the archive for this Java and this Spark is, or would be."""
+    """The path of the archive for this Java and this Spark."""
     name = hashlib.sha256(f"{java.build}\n{java.home}\n{version('pyspark')}".encode()).hexdigest()[:12]
     return _folder() / f"spark-{version('pyspark')}-java-{java.version}-{name}.jsa"
 
 
 def prepare() -> Path:
-    """Start Spark once in a process of its own, and keep what it has loaded."""
+    """Start Spark once in a process of its own, and archive the classes that it has loaded."""
     java = find_java()
     archive = archive_of(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     new = archive.with_name(f"{archive.name}.{os.getpid()}")
     try:
         options = [f"-XX:ArchiveClassesAtExit={new}"]
-        if not java.shares:  # its build came without the archive of Java's own classes, on which ours is built
+        if not java.shares:  # this build has no archive of Java's own classes, which ours extends
             base = _base_of(new)
             program = java.home / "bin" / "java"
             subprocess.run([program, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], capture_output=True, check=True)
@@ -88,7 +88,7 @@ def _rehearsal(options: list[str]) -> str:
 
 
 def rehearse() -> None:
-    """What every epoch does, once: tasks in Python, an exchange, and rows that come back."""
+    """One job with what every epoch uses: Python tasks, an exchange, and a collect."""
     from streamwork.hosts.session import start_spark
 
     spark = start_spark("local[2]")
@@ -121,7 +121,7 @@ def _base_of(archive: Path) -> Path:
 
 
 def _using(java: Java, archive: Path) -> list[str]:
-    """The options with which Java takes an archive. It would tell on standard output, which is ours, that one does not fit."""
+    """The options to use an archive. Without them Java reports one that does not fit on standard output, which is ours."""
     files = str(archive) if java.shares else f"{_base_of(archive)}{os.pathsep}{archive}"
     return [f"-XX:SharedArchiveFile={files}", "-Xlog:disable", "-Xlog:all=warning:stderr"]
 
@@ -130,5 +130,5 @@ def _failed(why: str) -> JobFailed:
     return JobFailed(
         "SW-JAVA-ARCHIVE",
         f"no archive of Spark's classes could be made: {why}",
-        "go on without it: it only makes starts faster. `streamwork doctor` tells whether Spark itself is well",
+        "continue without it: it only makes starts faster. `streamwork doctor` checks whether Spark itself works",
     )

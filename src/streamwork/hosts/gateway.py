@@ -1,4 +1,4 @@
-"""Starting the JVM of Spark, as a process that a signal to the driver's process group does not reach.
+"""Starts the JVM of Spark as a process that ignores signals to the driver's process group.
 
 Ctrl-C in a terminal and `kill -- -GROUP` signal every process of a group; systemd signals every process of a service. The driver
 answers by completing the epoch under way, for which it needs Spark. So the JVM has a session of its own and ignores SIGINT and
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.05
 
 
 def is_given() -> bool:
-    """True if this process has a JVM already, or was started by one (`spark-submit`)."""
+    """True if this process already has a JVM, or was started by one (`spark-submit`)."""
     from pyspark import SparkContext
 
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
@@ -39,7 +39,7 @@ class Jvm:
     """The process of a JVM, from before it answers."""
 
     def __init__(self, settings: Mapping[str, str], log: Path | None) -> None:
-        """`log` takes its standard error; None lets it through to ours."""
+        """`log` receives its standard error; with None it is inherited."""
         from pyspark.find_spark_home import _find_spark_home
 
         self.log = log
@@ -77,7 +77,7 @@ class Jvm:
             with self._answer.open("rb") as told:
                 port, secret = read_int(told), UTF8Deserializer().loads(told)
             with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
-                gateway = launch_gateway()  # it starts nothing where it is told the port
+                gateway = launch_gateway()  # starts no JVM, because the port is set
         except BaseException:
             self.kill()
             raise
@@ -87,7 +87,7 @@ class Jvm:
         return gateway
 
     def kill(self) -> None:
-        """End it, and what it has started, at once."""
+        """Kill it and its children."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -97,16 +97,16 @@ class Jvm:
 
     @contextmanager
     def killed_when(self, asked: Callable[[], bool]) -> Iterator[None]:
-        """As soon as `asked()` is true inside the block it is killed, and the call into it that is under way raises."""
+        """Kill it as soon as `asked()` is true inside the block; a call into it that is in progress then raises."""
         over = threading.Event()
 
-        def look() -> None:
+        def kill_when_asked() -> None:
             while not over.wait(POLL_SECONDS):
                 if asked():
                     self.kill()
                     return
 
-        watch = threading.Thread(target=look, name="streamwork-gateway", daemon=True)
+        watch = threading.Thread(target=kill_when_asked, name="streamwork-gateway", daemon=True)
         watch.start()
         try:
             yield

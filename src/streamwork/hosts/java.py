@@ -28,16 +28,16 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that can be used: where, how new, and where it came from."""
+    """A usable Java: its path, its version, and how it was found."""
 
     home: Path
     version: int
     origin: str
-    build: str = field(default="", compare=False)  # what it says about itself
+    build: str = field(default="", compare=False)  # its own version text
 
     @property
     def shares(self) -> bool:
-        """Did it come with an archive of its own classes?"""
+        """True if it has an archive of its own classes."""
         return "sharing" in self.build
 
 
@@ -72,7 +72,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _ask(program: Path) -> str:
-    """What a Java says about its version; nothing if it does not answer."""
+    """The output of `java -version`; empty if it does not answer."""
     try:
         answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

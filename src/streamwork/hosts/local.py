@@ -15,10 +15,10 @@ from streamwork.world import Clock, Disk
 
 
 class LocalHost(Host):
-    """Computes each epoch in this process. The engine lives from epoch to epoch; after an error it is made anew."""
+    """Computes each epoch in this process. The engine is reused by the next epoch; after an error a new one is made."""
 
     name = "local"
-    overlaps = False  # it computes when it is asked for the result
+    overlaps = False  # it computes in `collect`
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LocalHost(Host):
         self._wasted: list[Counts] = []
 
     def open(self, graph: Graph) -> None:
-        """To be called before anything is planned: refuses what only Spark can read."""
+        """Refuses sources that only Spark can read."""
         for node in graph.planned:
             if node.component.native() is not None:
                 raise no_spark(f"source {node.id!r}")
@@ -76,7 +76,7 @@ class LocalHost(Host):
             self._engine = None
 
     def keep_warm(self) -> None:
-        """Nothing gets cold here."""
+        """Nothing to do: there are no workers."""
 
     def close(self) -> None:
         if self._engine is not None:

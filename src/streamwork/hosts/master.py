@@ -1,4 +1,4 @@
-"""Which Spark a job runs on: this machine, or a cluster."""
+"""The Spark master of a job: this machine, or a cluster."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from streamwork.errors import JobFailed, WrongUse
 
 DEFAULT_MASTER = "local[*]"
 TRIES = 4
-"""So often a task is tried before its job fails; on a cluster this is Spark's own default."""
+"""Attempts at a task before its job fails; the same as Spark's default on a cluster."""
 
 REACH_SECONDS = 5.0
-"""So long a master may take to accept a connection."""
+"""Timeout of a connection to a master."""
 
 _LOCAL = re.compile(r"local|local\[(?:\*|\d+)(?:,\s*\d+)?\]")
 

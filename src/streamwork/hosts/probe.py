@@ -1,4 +1,4 @@
-"""Can the executors of a cluster do this job? Asked before anything is planned.
+"""Verifies, before the first plan, that the executors of a cluster can run this job.
 
     1  the driver writes a file of a fresh name below the root
     2  on every executor a worker imports what it will need, reads that file, and writes one of its own
@@ -22,16 +22,16 @@ from streamwork.errors import JobFailed, Refused, WrongUse
 
 NEEDED = ("pyarrow", "pandas", "msgspec", "streamwork.hosts.spark_task")
 FIRST_SECONDS = 60.0
-"""So long a cluster may take to give the first executor."""
+"""Timeout for the first executor of a cluster."""
 ROUNDS = 5
 STAY_SECONDS = 0.1
-"""A worker takes its time, so that Spark sends the next task to another one."""
+"""How long a worker stays busy, so that Spark gives the next task to another one."""
 
 _probed: set[tuple[str, str]] = set()
 
 
 def probe(spark: Any, root: Path, modules: Iterable[str], check: Callable[[], None] = lambda: None) -> None:
-    """Ask every executor that is there; once for a Spark and a root. Raises WrongUse, Refused, or what `check` raises."""
+    """Probe every present executor, once for each Spark and root. Raises WrongUse, Refused, or what `check` raises."""
     context = spark.sparkContext
     if (context.applicationId, str(root)) in _probed:
         return
@@ -67,7 +67,7 @@ def cannot_run(told: str) -> WrongUse:
     return WrongUse(
         "SW-SPARK-WORKERS",
         f"the cluster's workers cannot run this job: {told}",
-        "install the same Python at the same path on every machine, with the same packages (`pip freeze` tells); if it is at "
+        "install the same Python at the same path on every machine, with the same packages (compare `pip freeze`); if it is at "
         "another path there, set PYSPARK_PYTHON to it. Streamwork and the job's folder are sent",
     )
 
@@ -79,7 +79,7 @@ def _wait_for_executors(context: Any, check: Callable[[], None]) -> int:
             raise JobFailed(
                 "SW-SPARK-START",
                 f"{context.master} has given no executor within {FIRST_SECONDS:.0f} s",
-                "look at the master's page: are workers registered, with free cores and at least 1 GiB of free memory?",
+                "check the master's page: are workers registered, with free cores and at least 1 GiB of free memory?",
             )
         check()
         time.sleep(0.1)

@@ -1,6 +1,6 @@
-"""Starting Spark: quietly, with workers that run this very Python and find this very code.
+"""Starts Spark, quietly, with workers that run the same Python and the same code as this process.
 
-On this machine workers look where this process looks. On a cluster they are sent the package and the job's modules; Python
+On this machine workers have the module path of this process. On a cluster they are sent the package and the job's modules; Python
 itself and the packages that both import are expected there, at the same place (`hosts.probe` looks).
 """
 
@@ -25,7 +25,7 @@ from streamwork.hosts.shipping import ship
 from streamwork.hosts.spark_life import forget_spark
 
 DAEMON = Path(__file__).parent / "daemon" / "streamwork_daemon.py"
-"""What starts the Python workers on this machine. On a cluster, whose processes no signal to the driver reaches, it is Spark's."""
+"""Starts the Python workers on this machine. On a cluster, which receives no signals of the driver, Spark's own daemon does."""
 
 
 def start_spark(
@@ -34,9 +34,9 @@ def start_spark(
     module_folders: list[Path] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Any:
-    """A Spark session; the one that is running, if there is one.
+    """A Spark session: the running one, if there is one.
 
-    `log` takes what Spark and its workers print; None lets it through to the terminal. `module_folders` are where workers look
+    `log` receives the output of Spark and its workers; with None it goes to the terminal. `module_folders` are where workers look
     for the job's modules. `check` is called often while Spark starts; if it raises, the start is given up.
     """
     master = check_master(master)
@@ -51,7 +51,7 @@ def start_spark(
     reach(master)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1")  # it only puts a command line together
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1")  # the launcher only builds a command line
     _choose_python(master, folders)
     try:
         session = _start(_settings(master, java, quiet=log is not None), log, check)
@@ -73,7 +73,7 @@ def start_spark(
 
 
 def _start(settings: dict[str, str], log: Path | None, check: Callable[[], None]) -> Any:
-    """1. the JVM, 2. the gateway to it, 3. Spark in it. While it starts it is killed as soon as `check` raises."""
+    """1. the JVM, 2. the gateway to it, 3. Spark in it. The JVM is killed if `check` raises meanwhile."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -89,7 +89,7 @@ def _start(settings: dict[str, str], log: Path | None, check: Callable[[], None]
 
 @contextlib.contextmanager
 def _own_interrupt() -> Iterator[None]:
-    """Keep the handler of SIGINT: PySpark puts one in its place that cancels all jobs and raises."""
+    """Restore the SIGINT handler: PySpark replaces it by one that cancels all jobs and raises."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -107,14 +107,14 @@ def _raises(check: Callable[[], None]) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What Spark says, without the trace of Java's calls."""
+    """The error text of Spark, without the Java stack trace."""
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip() and not line.startswith("\tat")]
     telling = [line for line in lines if not line.startswith("An error occurred while calling")]
     return (telling or lines or [type(error).__name__])[0]
 
 
 def _choose_python(master: str, folders: list[Path]) -> None:
-    """Workers run this very Python, unless somebody knows where another machine has it."""
+    """Workers run the same Python, unless PYSPARK_PYTHON names another path."""
     if is_remote(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -139,10 +139,10 @@ def _settings(master: str, java: Java, quiet: bool) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
     }
     if options := java_options(java):
-        # Not `extraJavaOptions`, which belong to people: these stand before them.
+        # Not `extraJavaOptions`, which users set: these come before them.
         settings["spark.driver.defaultJavaOptions"] = " ".join(options)
     if is_remote(master):
-        # What a lost executor had computed is soon computed again: do not wait for its return three times five seconds.
+        # The output of a lost executor is recomputed: do not wait three times five seconds for its return.
         settings["spark.shuffle.io.retryWait"] = "1s"
     else:
         settings["spark.python.daemon.module"] = DAEMON.stem
@@ -154,5 +154,7 @@ def _settings(master: str, java: Java, quiet: bool) -> dict[str, str]:
 
 def _tail(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    told = [line.strip() for line in lines if line.strip() and not line.startswith("\t")]  # no trace of Java's calls
+    told = [
+        line.strip() for line in lines if line.strip() and not line.startswith("\t")
+    ]  # without the Java stack trace
     return " | ".join(told[-3:]) or "nothing"

@@ -1,6 +1,6 @@
-"""Sending code to the executors of a cluster: this package, and the modules of the job's folder.
+"""Sends code to the executors of a cluster: this package, and the modules of the job's folder.
 
-Only Python files are sent: data beside them is the business of sources, and what is installed is expected on every machine.
+Only Python files are sent. Sources read their data by themselves; installed packages are expected on every machine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 PACKAGE = Path(__file__).parents[1]
 EPOCH_OF_ZIP = (1980, 1, 1, 0, 0, 0)
-"""The same files make the same bytes, whenever they were saved."""
+"""A fixed time, so that the same files give the same bytes."""
 
 
 def ship(context: Any, folders: Iterable[Path]) -> None:
-    """Put the package and the folders on the path of every worker, now and of those that come later. Again is as good as once."""
+    """Put the package and the folders on the path of every worker, present and future. May be repeated."""
     archives = [pack(PACKAGE, PACKAGE.parent, "streamwork")]
     archives += [pack(folder, folder, "job") for folder in dict.fromkeys(map(Path.absolute, folders))]
     for archive in archives:
@@ -45,7 +45,7 @@ def pack(folder: Path, base: Path, name: str) -> Path:
 
 @functools.cache
 def _place() -> Path:
-    """The driver serves the archives from here for as long as it lives."""
+    """The folder from which the driver serves the archives."""
     folder = Path(tempfile.mkdtemp(prefix="streamwork-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

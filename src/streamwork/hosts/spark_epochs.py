@@ -2,14 +2,14 @@
 
     spark.range(n, numPartitions=n).mapInArrow(first stage) -> exchange -> mapInArrow(next stage) -> ... -> collect
 
-Whatever the graph, its chains stand in a line of stages (`Layout.stages`), and an exchange lies between two neighbours; so no
-chain is computed twice, as it would be if two branches of a plan began with it. Reports travel with the events, through all
-stages behind, to the one `collect`. So those that arrive are of the attempts whose rows were consumed; where Spark has run a
-task again in between, `Report.consumed` tells.
+The chains of a graph form a sequence of stages (`Layout.stages`) with an exchange between two neighbours, so no chain is
+computed twice, as it would be if two branches of a Spark plan began with it. Reports travel with the events, through all later
+stages, to the one `collect`. The reports that arrive are those of the attempts whose rows were consumed; `Report.consumed` shows
+where Spark has run a task again in between.
 
-Rows of sources that are in Spark's JVM join what comes into the stage of their chain (`hosts.spark_input`).
+Rows of sources in Spark's JVM join the input of the stage of their chain (`hosts.spark_input`).
 
-The action runs in a thread of its own from `submit` on, so the driver can let the sinks commit meanwhile.
+The action runs in a thread of its own from `submit` on, so the sinks can commit the epoch before it meanwhile.
 
 The outputs are already staged by the tasks when the action returns. Adaptive execution is off, so that every instance runs,
 also on empty input, and partition = instance, but for the first stage (`hosts.spark_affinity`).
@@ -48,13 +48,13 @@ from streamwork.world import Clock, RealClock
 
 ROWS_PER_BATCH = 16_384
 BYTES_PER_BATCH = 8_000_000
-"""So much is handed to a Python worker at a time, whichever is less: rows of a source are small, a parcel may hold megabytes."""
+"""Maximum size of a batch for a Python worker, whichever is reached first: source rows are small, a parcel may hold megabytes."""
 KEEP_WARM_SECONDS = 25.0
-"""Spark ends Python workers, and with them the state that they hold, when none of them was used for a minute."""
+"""Interval of keep-alive jobs. Spark ends Python workers, with the state that they cache, after an idle minute."""
 
 
 class _Action:
-    """One epoch's Spark job, under way in the thread."""
+    """The Spark job of one epoch, in flight in the thread."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -74,12 +74,12 @@ class SparkEpochs(Host):
         self._session = spark.newSession()
         self._remote = is_remote(spark.sparkContext.master)
         self._clock = clock or RealClock()
-        self._used = self._clock.monotonic()  # when the Python workers last had something to do
+        self._used = self._clock.monotonic()  # when the Python workers were last used
         self._session.conf.set("spark.sql.adaptive.enabled", "false")
         self._session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH))
         self._session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(BYTES_PER_BATCH))
-        # An attempt names itself in what it sends, so to Spark it is never the same output again, and Spark would give the job
-        # up wherever a stage is run again. `Report.consumed` tells the driver exactly what has happened.
+        # An attempt names itself in its output, so the output of a repeated stage always differs, and Spark would fail the job.
+        # `Report.consumed` shows the driver what was consumed.
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enabled", "false")
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "false")
         self._shipped: tuple[Layout, str, Any] | None = None
@@ -87,15 +87,15 @@ class SparkEpochs(Host):
         self._tables = SparkTables(self._session)
         self._thread = ThreadPoolExecutor(1, "streamwork-action")
         self._wasted: list[Counts] = []
-        self._actions: deque[_Action] = deque()  # that are under way; the thread does one after the other
+        self._actions: deque[_Action] = deque()  # in flight; the thread runs one after the other
 
     def open(self, graph: Graph) -> None:
-        """To be called before anything is planned: finds the sources whose rows are in Spark."""
+        """Bind the sources whose rows are in Spark."""
         self._tables.open(graph)
 
     def submit(self, layout: Layout, works: Sequence[Assignment]) -> None:
         from pyspark.util import (
-            inheritable_thread_target,  # what the caller has set for its jobs holds for this one, too
+            inheritable_thread_target,  # the job properties of the calling thread apply here, too
         )
 
         action = _Action(works[0].epoch)
@@ -105,7 +105,7 @@ class SparkEpochs(Host):
         self._actions.append(action)
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
-        """What the epoch's one Spark job has brought. It is cancelled when its time has expired."""
+        """The reports of the epoch's one Spark job, which is cancelled when its time has expired."""
         action = self._actions[0]
         assert action.epoch == epoch, "epochs are collected in the order in which they were submitted"
         action.expired = expired
@@ -132,7 +132,7 @@ class SparkEpochs(Host):
     def _compute(self, action: _Action, layout: Layout, works: Sequence[Assignment]) -> Sequence[Any]:
         context = self._session.sparkContext
         context.setJobDescription(f"{layout.graph.job}: checkpoint {action.epoch}")
-        choice = len(places(layout, 0)) > 1  # which instance of the first stage a task computes
+        choice = len(places(layout, 0)) > 1  # a task of the first stage may compute one of several instances
         with (
             SparkCancel(context, lambda: action.expired()) as cancel,
             affinity_folder(works) if choice else contextlib.nullcontext() as folder,
@@ -145,18 +145,15 @@ class SparkEpochs(Host):
                 action.cancelled = cancel.cancelled
 
     def abandon(self) -> None:
-        """End what is under way. Nothing else to do: workers find states by what they are."""
+        """Cancel what is in flight. Workers find cached states by the hash of their files, so nothing has to be dropped there."""
         for action in self._actions:
             action.expired = lambda: True
         while self._actions:
-            with contextlib.suppress(Exception):  # it counts for nothing, however it ended
+            with contextlib.suppress(Exception):  # its outcome does not count
                 self._actions.popleft().rows.result()
 
     def keep_warm(self) -> None:
-        """To be called now and then while there is nothing to compute: lets the Python workers live, and what they remember.
-
-        It costs a clock's look; every `KEEP_WARM_SECONDS` a Spark job that does nothing, on every core.
-        """
+        """Run an empty Spark job on every core, every `KEEP_WARM_SECONDS`. Otherwise it reads the clock only."""
         if self._actions or self._clock.monotonic() < self._used + KEEP_WARM_SECONDS:
             return
         self._on_every_core("keep its Python workers", pass_through)
@@ -183,7 +180,7 @@ class SparkEpochs(Host):
         self.abandon()
         self._thread.shutdown()
         if self._shipped is not None and _has_closers(self._shipped[0].graph):
-            with contextlib.suppress(StreamworkError):  # Spark may be gone; so are the instances then
+            with contextlib.suppress(StreamworkError):  # Spark may be gone, and the instances with it
                 self._on_every_core("close what its operators have open", farewell)
         self._unship()
 
@@ -203,7 +200,7 @@ class SparkEpochs(Host):
         for stage in range(last + 1):
             mine = [by_place[place] for place in places(layout, stage)]
             native, slices = self._tables.slices(layout, mine)
-            # Where rows come into a stage, each partition has those of its instance.
+            # Rows that enter a stage are already in the partition of their instance.
             given = folder if frame is None and not slices else None
             frame = stage_input(self._session, frame, len(mine), slices)
             run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage, self._remote, native, given)
@@ -211,7 +208,7 @@ class SparkEpochs(Host):
         return frame
 
     def _ship(self, layout: Layout, folder: Path) -> tuple[str, Any]:
-        """Send the layout to the workers, once. Its token names these very objects, not their look. `folder` is the job's."""
+        """Broadcast the layout to the workers, once. Its token identifies this layout object. `folder` is that of the job."""
         if self._shipped is None or self._shipped[0] is not layout:
             from pyspark import cloudpickle
 
@@ -234,7 +231,7 @@ class SparkEpochs(Host):
 
 
 def _has_closers(graph: Graph) -> bool:
-    """Has somebody written a `close` that the workers must call?"""
+    """True if a component defines a `close` that the workers must call."""
     bases = (AnyOperator, Source, StatefulSource)
     return any(
         type(node.component).close is not base.close
@@ -245,13 +242,13 @@ def _has_closers(graph: Graph) -> bool:
 
 
 def _counted(answers: Sequence[Reports]) -> list[Counts]:
-    """What attempts have counted whose epoch comes to nothing, because one of them failed."""
+    """The counts of the attempts at an epoch in which one has failed."""
     found = [Counts.of(r.component, r.instance, r.counters) for answer in answers for r in answer.reports]
     return found + [one for answer in answers for one in answer.counts]
 
 
 def _for_workers(layout: Layout) -> Layout:
-    """A sink that stays on the driver, with its connections, is not sent."""
+    """The layout without sinks that stay on the driver with their connections."""
     graph = layout.graph
     nodes = tuple(n if graph.travels(n) else replace(n, component=None) for n in graph.nodes)
     return Layout(replace(graph, nodes=nodes), layout.groups, layout.edges)
@@ -269,5 +266,5 @@ def _spark_failed(what: str, error: Exception, remote: bool) -> StreamworkError:
     return JobFailed(
         "SW-SPARK-FAILED",
         f"Spark could not {what}: {first}" + (f" ({told})" if told and told != first else ""),
-        "look at spark.log in the job's folder, or run again with --spark-log: the last checkpoint is good",
+        "read spark.log in the job's folder, or run again with --spark-log: the last checkpoint is good",
     )

@@ -1,8 +1,8 @@
-"""Expressions as conditions of Spark's, with the very same truth as in Python and Arrow (`components.predicates`).
+"""Expressions as Spark conditions, with the same results as in Python and Arrow (`components.predicates`).
 
-Where Spark sees things differently, a guard stands around it:
+Where Spark's semantics differ, the condition is guarded:
 
-    NaN     Spark has it equal to itself and above all numbers; here it is like nothing
+    NaN     equals itself and is above all numbers in Spark; here every comparison with it is false
     -0.0    it is equal to 0.0 in Spark too, but not to a Parquet file's dictionary and statistics, by which Spark passes over
             parts of files; adding 0.0 makes one zero of both, and keeps such conditions away from files
     times   are compared by their microseconds: a literal goes through no time zone
@@ -81,5 +81,5 @@ class SparkVisitor(Visitor[Any]):
 
 
 def quoted(name: str) -> str:
-    """The name of a column, whatever is in it."""
+    """The quoted name of a column."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""What comes into a stage: the parcels of the stage before, and the rows of sources that are in Spark's JVM.
+"""The input of a stage: the parcels of the stage before, and the rows of sources in Spark's JVM.
 
     __source    which source a row is of; null for a parcel
     __order     the parcel's order, or the row's offset
@@ -45,7 +45,7 @@ def stage_input(session: Any, before: Any, partitions: int, slices: Sequence[Any
 
 
 class Arrivals:
-    """What comes to one partition of a stage. Parcels must be taken first, then the sources in their order."""
+    """The input of one partition of a stage. Parcels must be read first, then the sources in their order."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -54,7 +54,7 @@ class Arrivals:
     def parcels(self) -> Iterator[Parcel]:
         for batch in self._batches:
             if "head" not in batch.schema.names:
-                continue  # it only makes Spark run the task
+                continue  # a placeholder, so that Spark runs the task
             count = batch.column("__source").null_count if "__source" in batch.schema.names else batch.num_rows
             mine = batch.slice(0, count)
             yield from parcels(
@@ -89,7 +89,7 @@ class Arrivals:
         return read
 
     def drain(self) -> None:
-        """Take what is left, so that the worker can be used again."""
+        """Consume the rest, so that the worker can be reused."""
         for _ in self._batches:
             pass
 

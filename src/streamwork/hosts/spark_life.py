@@ -1,4 +1,4 @@
-"""Is the Spark of this process still there? A restart uses it again if it is, and makes a new one if it is not."""
+"""Detects whether the Spark of this process is still alive. A restart reuses it, or starts a new one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from streamwork.errors import JobFailed, StreamworkError
 
 ASKS = 3
 ASK_SECONDS = 0.5
-"""A JVM whose process lives is asked so often, with pauses, before it counts as gone: dropping a Spark that works would end
-every job on it."""
+"""Attempts at a call into a living JVM before it counts as gone: dropping a working Spark would end every job on it."""
 LAST_LINES = 5
 
 
 def spark_is_gone(sleep: Callable[[float], None] = time.sleep) -> bool:
-    """True if there was a Spark in this process, and its JVM has ended, does not answer any more, or has stopped it."""
+    """True if there was a Spark in this process, and its JVM has ended, does not answer, or has stopped it."""
     context = _context()
     if context is None:
         return False
@@ -30,14 +29,14 @@ def spark_is_gone(sleep: Callable[[float], None] = time.sleep) -> bool:
             return True
         try:
             return bool(context._jsc.sc().isStopped())
-        except Exception:  # py4j has many ways to say that a call failed; its next call makes a new connection
+        except Exception:  # py4j raises many types; its next call opens a new connection
             if asked + 1 < ASKS:
                 sleep(ASK_SECONDS)
     return True
 
 
 def how_it_ended(seconds: float = 5.0) -> str:
-    """What became of the JVM of a Spark that is gone: its process, its exit code, and the last lines of its log."""
+    """How the JVM of a lost Spark ended: its process, its exit code, and the last lines of its log."""
     process = _process()
     if process is None:
         return "its JVM was not started by this process"
@@ -50,7 +49,7 @@ def _end_of(code: int | None) -> str:
     if code is None:
         return "lives, but Spark in it has stopped or does not answer"
     if code == -signal.SIGKILL:
-        return "was killed by SIGKILL: by somebody, or by the kernel for want of memory"
+        return "was killed by SIGKILL: by a user, or by the kernel because memory ran out"
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     known = {50: "an uncaught exception", 51: "an uncaught exception", 52: "its memory was used up"}
@@ -76,7 +75,7 @@ def _process() -> subprocess.Popen[bytes] | None:
 
 
 def forget_spark() -> None:
-    """Drop a Spark that is gone, or has not come up, so that the next one is started afresh."""
+    """Drop a Spark that is gone or failed to start, so that a new one can be started."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -84,7 +83,7 @@ def forget_spark() -> None:
     if gateway is None:
         return
     if (context := _context()) is not None:
-        for _ in range(2):  # the first try fails at the JVM, and gets no further; the second leaves it out
+        for _ in range(2):  # the first call fails at the JVM; the second skips it
             with contextlib.suppress(Exception):
                 context.stop()
     with contextlib.suppress(Exception):
@@ -97,13 +96,13 @@ def forget_spark() -> None:
 
 
 def spark_gone(error: BaseException) -> JobFailed | None:
-    """The error to raise instead of `error` if that only says, in some words, that Spark is gone."""
+    """The error to raise instead of `error` if Spark is gone; None if it is alive."""
     if isinstance(error, StreamworkError) or not isinstance(error, Exception) or not spark_is_gone():
         return None
     return JobFailed(
         "SW-SPARK-FAILED",
         f"Spark is gone: {how_it_ended()} ({type(error).__name__}: {error})",
-        "look at spark.log in the job's folder, and at the machine's memory: the last checkpoint is good",
+        "read spark.log in the job's folder, and check the machine's memory: the last checkpoint is good",
     )
 
 

@@ -36,7 +36,7 @@ def places(layout: Layout, stage: int) -> list[Place]:
 
 
 class Rows:
-    """Makes the rows that leave one stage."""
+    """Makes the output rows of a stage."""
 
     def __init__(self, layout: Layout, stage: int) -> None:
         self._next: dict[Place | None, int] = {place: number for number, place in enumerate(places(layout, stage + 1))}
@@ -71,7 +71,7 @@ class Rows:
     def _partition(self, head: Head) -> int:
         if (found := self._next.get(head.to)) is not None:
             return found
-        # To be handed on. What one instance sends to another takes one way, so that it cannot be of two attempts.
+        # To be forwarded. All parcels from one instance to another take one path, so they are of one attempt.
         return (head.sender[1] + (0 if head.to is None else head.to[1])) % len(self._next)
 
 
@@ -84,7 +84,7 @@ def parcels(batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
 
 
 def _order(head: Head) -> int:
-    """So that merging the parcels of several senders gives the same order each time, and a fair one."""
+    """A sort key: merging the parcels of several senders gives the same, fair order each time."""
     if head.kind is Kind.FAILED:
         return -1
     chain, instance = head.sender

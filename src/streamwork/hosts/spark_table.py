@@ -1,4 +1,4 @@
-"""The rows of a `DataFrameSource`, as the driver asks for them: how far they go, and the slice of an epoch as a DataFrame."""
+"""The rows of a `DataFrameSource` in Spark: where they end, and the slice of an epoch as a DataFrame."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from streamwork.hosts.spark_filter import SparkVisitor, quoted
 T = TypeVar("T")
 OFFSET = "__offset"
 LAST = 2**63 - 1
-"""The place of the counts among the rows: behind all of them."""
+"""The order of the counts among the rows: after all of them."""
 
 
 @dataclass
 class _Look:
-    """What was there from `start` on when somebody looked."""
+    """The result of a query for the rows from `start` on."""
 
     start: int
     low: int
-    top: int  # the offset behind the last row
+    top: int  # the offset after the last row
     rows: int
     left: dict[int, int] = field(default_factory=dict)  # offset -> how many rows there are from it on, where known
     cuts: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Columns of what goes into a stage. They name what they are made of, so they are made once, for every epoch's frame."""
+    """The columns that enter a stage. They refer to other columns by name, so one object serves the frame of every epoch."""
 
     row: list[Any]
     kept: Any = None  # a condition; None if there are no filters
@@ -49,7 +49,7 @@ class _Shape:
 
 
 class SparkTable:
-    """One source's rows. Nothing of them ever comes to the driver but offsets and counts."""
+    """The rows of one source. Only offsets and counts are sent to the driver."""
 
     def __init__(
         self, session: Any, source: DataFrameSource[Any], name: str, now: Callable[[], float] = time.monotonic
@@ -64,7 +64,7 @@ class SparkTable:
         self._checked: Any = None  # the schema that was last found to fit
         self._projection: list[Any] = []
         self._shapes: dict[tuple[int, int], _Shape] = {}
-        self.looks = 0  # how often Spark was asked what is there
+        self.looks = 0  # how many queries for the end there were
 
     def end(self, start: int, limit: int) -> int:
         """The offset after at most `limit` rows from `start`. Spark is asked only when all rows of the last query are planned, and
@@ -120,7 +120,7 @@ class SparkTable:
         steps = [reduce(and_, tests[:count], good) for count in range(len(tests) + 1)]
         return _Shape(
             row,
-            reduce(or_, missing, reduce(and_, tests)),  # a row that is no event comes too: Python has to tell of it
+            reduce(or_, missing, reduce(and_, tests)),  # a row that is no event is passed on, too: Python reports it
             spark.array(*map(spark.count_if, steps)).alias("__counts"),
             [*heading, spark.expr(f"{LAST}L AS __order"), spark.col("__counts")],
         )
@@ -138,14 +138,14 @@ class SparkTable:
         return _Look(start, low, high + 1, rows, {start: rows}) if rows else _Look(start, start, start, 0)
 
     def _cut(self, start: int, limit: int) -> int:
-        """The offset behind the last of so many rows; there are more."""
+        """The offset after `limit` rows, if there are more."""
         from pyspark.sql import functions as spark
 
         some = self._frame().select(OFFSET).where(spark.col(OFFSET) >= start).orderBy(OFFSET).limit(limit)
         return int(some.agg(spark.max(OFFSET)).first()[0]) + 1
 
     def _frame(self) -> Any:
-        """What `load` gives: the offset, and the event's columns in their types."""
+        """The DataFrame of `load`: the offset, and the event's columns with their types."""
         from pyspark.sql import DataFrame
 
         assert self._source.load is not None
@@ -169,7 +169,7 @@ class SparkTable:
         columns = [spark.col(quoted(self._source.offset)).cast("long").alias(OFFSET)]
         for one in arrow_schema(self._event):
             column = spark.col(quoted(one.name))
-            if not one.type.num_fields:  # what is nested is cast in Python: Spark would go by place, not by name
+            if not one.type.num_fields:  # nested values are cast in Python: Spark casts by place, not by name
                 column = column.cast(from_arrow_type(one.type))
             columns.append(column.alias(one.name))
         return columns

@@ -17,7 +17,7 @@ class SparkTables:
         self._tables: dict[str, SparkTable] = {}
 
     def open(self, graph: Graph) -> None:
-        """Let every such source of the graph ask this Spark how far it goes."""
+        """Bind every such source of the graph to its table in this Spark."""
         self._tables.clear()
         for node in graph.planned:
             source = node.component.native()
@@ -27,7 +27,7 @@ class SparkTables:
                 source.bind(self._tables[node.id])
 
     def slices(self, layout: Layout, works: Sequence[Assignment]) -> tuple[tuple[str, ...], list[Any]]:
-        """What an epoch takes of them into a stage: the sources, in the order in which their rows come, and the rows."""
+        """The slices that an epoch reads into a stage: the sources in the order of their rows, and the rows."""
         names: list[str] = []
         frames: list[Any] = []
         for place, work in enumerate(works):

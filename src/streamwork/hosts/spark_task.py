@@ -1,7 +1,7 @@
 """The part of `spark_epochs` that runs inside Spark's Python workers.
 
-A worker process outlives tasks, so what is kept here (the unpacked layout, set-up operators, state) is there for the
-next epoch.
+A worker process outlives tasks, so what is cached here (the unpacked layout, set-up operators, state) is reused by the next
+epoch.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from streamwork.world.heartbeat import Heartbeat
 
 _worker = Worker(RealDisk(), beating=lambda beat: Heartbeat(beat, FRESH_SECONDS))
 _layouts: dict[str, Layout] = {}
-_seen: set[tuple[str, int]] = set()  # folders and fences of drivers that share them with this process
+_seen: set[tuple[str, int]] = set()  # folders and fences that this process has verified
 
 REPORT_SCHEMA = "reports string"
 FAREWELL_SECONDS = 0.1
-"""So long a process that has said goodbye takes no other task: the next one goes to somebody who has not."""
+"""How long a process that has closed its operators stays busy, so that Spark gives the next task to another one."""
 NOT_MINE = re.compile(r"host (?P<host>\S+) does not see (?P<root>.+)/fences/\d+\.json")
-"""What a task says, in a traceback, that runs where the job's folder is another one."""
+"""The error, in a traceback, of a task on a machine that does not share the job's folder."""
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -50,12 +50,12 @@ def task(
     """The function for `mapInArrow`: the attempts at one epoch by the instances of one stage.
 
     `works` are those of the stage, in the order of its partitions; with an `affinity` folder, a task binds one of them.
-    The rows of the last stage are the reports of all. A `remote` task makes sure that the job's folder is the driver's. `native`
-    are the sources whose rows Spark brings into the stage.
+    The rows of the last stage are the reports of all instances. A `remote` task verifies that it shares the job's folder with the
+    driver. `native` are the sources whose rows Spark reads for the stage.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # This function is sent by value, and with it a copy of every global that it names. What it calls is found by name.
+        # This function is pickled by value, with a copy of every global that it names. The functions that it calls are imported.
         return _run(load_layout, token, works, stage, remote, native, affinity, batches)
 
     return run
@@ -93,7 +93,7 @@ def _run(
 def _computed(
     layout: Layout, token: str, work: Assignment, native: tuple[str, ...], arrivals: Arrivals
 ) -> Iterator[Parcel]:
-    """What one instance sends, and what goes past it."""
+    """The parcels that one instance sends, and those that pass through its partition to others."""
     place = (work.chain, work.instance)
     attempt = _worker.begin(layout, token, work)
     try:
@@ -111,7 +111,7 @@ def _computed(
 
 
 def _readers(layout: Layout, work: Assignment, native: tuple[str, ...], arrivals: Arrivals) -> dict[str, Read]:
-    """How the slices come that Spark brings to this instance."""
+    """The readers of slices that Spark reads for this instance."""
     sources = {name: layout.graph[name].component.native() for name in native if name in work.extents}
     return {
         name: arrivals.reader(name, native.index(name), layout.native[name].filters, source.take)
@@ -120,7 +120,7 @@ def _readers(layout: Layout, work: Assignment, native: tuple[str, ...], arrivals
 
 
 def _check_folder(work: Assignment) -> None:
-    """Raises unless the file is here that the driver made when it started; then Spark may try another machine."""
+    """Raises if the driver's fence file is not visible here; then Spark retries the task, perhaps on another machine."""
     if (work.folder, work.fence) not in _seen:
         fence = Path(work.folder) / "fences" / f"{work.fence}.json"
         if not fence.exists():
@@ -129,12 +129,12 @@ def _check_folder(work: Assignment) -> None:
 
 
 def pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Nothing to do but to be alive."""
+    """The task of a keep-alive job."""
     yield from batches
 
 
 def farewell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The job goes: `close` of the operators that this process has set up."""
+    """The job ends: close the operators that this process has set up."""
     yield from batches
     _worker.close()
     time.sleep(FAREWELL_SECONDS)
