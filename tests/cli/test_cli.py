@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_read_has_a_code_in_every_command(folder: Path) ->
     run(folder)
     manifest = next(folder.rglob("checkpoints/000000000000.json"))
     manifest.unlink()
-    manifest.mkdir()
+    manifest.symlink_to(manifest)  # an OSError for every user; a file that is missing or a folder is damage
     for command in ("status", "checkpoints"):
         failed = call(folder, command, "card_usage.py")
         assert failed.returncode == 1 and failed.stderr.startswith("SW-IO-FAILED "), failed.stderr
