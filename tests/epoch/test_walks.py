@@ -98,7 +98,7 @@ def test_exactly_once_whatever_happens(seeds: Sequence[int]) -> None:
     [pytest.param(range(40), id="the first"), pytest.param(range(40, 400), id="the others", marks=pytest.mark.slow)],
 )
 @pytest.mark.timeout(3600)
-@pytest.mark.proves("drivers that read a source with offsets by plan and by report, in turns, with crashes and damage")
+@pytest.mark.proves("drivers that read by plan and by report in turns, with crashes and damage")
 def test_exactly_once_when_slices_end_by_report(seeds: Sequence[int]) -> None:
     met: Counter[str] = Counter()
     for seed in seeds:
