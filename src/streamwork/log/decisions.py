@@ -94,7 +94,7 @@ class Decisions:
         except msgspec.ValidationError as error:
             raise Refused(
                 "SW-LOG-DAMAGED",
-                f"{self.partition.folder}, offset {info.base}: not a record of a transaction: {error}",
+                f"{self.partition.folder}, offset {info.base:,}: not a record of a transaction: {error}",
                 "restore the folder from a backup, or read it with the version of Streamwork that wrote it",
             ) from None
 

@@ -125,8 +125,8 @@ class EventLog(LogReader[E]):
             if not (exist_ok and same):
                 raise Refused(
                     "SW-LOG-EXISTS",
-                    f"{path} already holds a log: {found.event}, key {found.key}, {plural(found.partitions, 'partition')}, "
-                    f"{found.groups} groups",
+                    f"{path} already holds a log: {found.event}, key {', '.join(found.key) or 'none'}, "
+                    f"{plural(found.partitions, 'partition')}, {found.groups} groups",
                     "open it with EventLog(...), or choose another path",
                 ) from None
         return cls(path, event, disk=disk, **options)
