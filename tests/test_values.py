@@ -36,7 +36,7 @@ from streamwork import (
     WrongUse,
     field,
 )
-from streamwork.components import schema as schema_module
+from streamwork.components import field_types
 from streamwork.components import validation as fitting_module
 from streamwork.components.columns import distinct, to_structs
 from streamwork.components.keyed_columns import KeyedColumns
@@ -418,8 +418,8 @@ def test_without_the_range_a_time_is_staged_that_no_sink_can_read(
 ) -> None:
     """The control: prepared, and then raising at every commit. By now at least with a code."""
     made = TYPES["datetime"]
-    monkeypatch.setattr(schema_module, "is_time", lambda value: True)
-    monkeypatch.setattr(schema_module.TimeType, "check_column", lambda self, column: None)
+    monkeypatch.setattr(field_types, "is_time", lambda value: True)
+    monkeypatch.setattr(field_types.TimeType, "check_column", lambda self, column: None)
     monkeypatch.setattr(fitting_module, "is_time", lambda value: True)
     fitting_module.fitting.cache_clear()
     job = Job("control")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from streamwork.components.batches import joined as joined_batches
 from streamwork.components.columns import Columns, as_events
 from streamwork.flow import lineage as lineages
 from streamwork.flow.lineage import UNTRACKED, Array, Lineage
@@ -75,8 +75,9 @@ def joined(batches: Sequence[Batch]) -> Batch:
     lineage = lineages.joined([(batch.lineage, len(batch)) for batch in batches])
     given = [batch.given for batch in batches]
     if all(isinstance(some, Columns) for some in given):
-        whole = pa.concat_batches([some.batch for some in given if isinstance(some, Columns)])
-        return Batch(Columns(given[0].kind, whole), lineage)  # type: ignore[union-attr]
+        pieces = list(joined_batches(some.batch for some in given if isinstance(some, Columns)))
+        if len(pieces) == 1:  # more are too large for one
+            return Batch(Columns(given[0].kind, pieces[0]), lineage)  # type: ignore[union-attr]
     return Batch([event for batch in batches for event in batch.events], lineage)
 
 
