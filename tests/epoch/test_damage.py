@@ -98,6 +98,7 @@ def test_a_folder_with_the_name_of_a_manifest_is_passed_over(folder: Path, resti
 # ---- any file -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(how="missing")
 @pytest.mark.parametrize("how", ["flipped", "missing"])
 def test_any_one_file_of_the_folder_may_go_bad(folder: Path, resting: World, how: str) -> None:
     """The results are right, or the start is refused and has changed nothing."""
@@ -148,6 +149,7 @@ def spoil(path: Path, how: str) -> None:
     make_stale(path) if how == "stale" else damage(path, how)
 
 
+@pytest.mark.slow(how=["truncated", "missing"])
 @pytest.mark.parametrize("how", [*HOW, "stale"])
 def test_any_one_state_file_may_go_bad(folder: Path, resting: World, how: str) -> None:
     newest, _ = resting.newest()
