@@ -105,7 +105,7 @@ def replay() -> str:
 @pytest.mark.parametrize(
     ("mode", "kills"),
     [
-        ("local", 2),
+        ("local", 1),
         pytest.param("local", 8, marks=pytest.mark.slow),
         pytest.param("microbatch", 10, marks=[pytest.mark.spark, pytest.mark.slow]),
     ],

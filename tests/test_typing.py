@@ -259,11 +259,13 @@ def wrong(text: str, checker: Checker) -> set[int]:
     return {number for number, line in enumerate(text.splitlines(), 1) if marks.search(line)}
 
 
+@pytest.mark.slow
 def test_what_streamwork_new_writes(tmp_path: Path, checker: Checker) -> None:
     create("page-visits", tmp_path / "job")
     assert checker(tmp_path / "job") == {}
 
 
+@pytest.mark.slow
 def test_the_examples(tmp_path: Path, checker: Checker) -> None:
     """The job of the README is one of them."""
     files = {path.name: path.read_text() for path in (REPO / "examples").glob("*.py")}
@@ -271,12 +273,15 @@ def test_the_examples(tmp_path: Path, checker: Checker) -> None:
     assert checker(write(tmp_path / "examples", files)) == {}
 
 
+@pytest.mark.slow
 def test_the_guide_to_writing_jobs(tmp_path: Path, checker: Checker) -> None:
     text = (REPO / "docs" / "writing-jobs.md").read_text()
     program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     assert checker(write(tmp_path / "guide", {"guide.py": program})) == {}
 
 
+@pytest.mark.slow(checker=pyright)
+@pytest.mark.slow(text=[USED, ANY, BEFORE])
 @pytest.mark.parametrize(
     "text",
     [USED, STREAMS, ANY, BEFORE],

@@ -163,6 +163,7 @@ def test_after_a_save_the_new_code_goes_on_from_the_last_checkpoint(session: Ses
     assert "Traceback" not in session.said()
 
 
+@SLOW
 def test_modules_that_the_job_imports_are_watched_and_others_are_not(session: Session) -> None:
     session.save("other.py", "x = 1\n")
     session.start()
@@ -218,6 +219,7 @@ def test_a_mistake_is_shown_and_the_next_save_goes_on(session: Session, right: s
     assert session.end() == 0
 
 
+@SLOW
 def test_a_module_that_was_missing_is_noticed_when_it_comes(session: Session) -> None:
     (session.folder / "pricing.py").unlink()
     session.start()
@@ -227,6 +229,7 @@ def test_a_module_that_was_missing_is_noticed_when_it_comes(session: Session) ->
     session.wait_for_sums(orders=2, total=6)
 
 
+@SLOW
 def test_when_all_input_is_read_it_waits_for_a_save(session: Session) -> None:
     finite = JOB.replace('JsonLines(HERE / "orders.jsonl", Order)', 'ListSource([Order("c", 5)])')
     session.save("sums.py", finite.replace("JsonLines,", "ListSource,"))
@@ -286,6 +289,7 @@ def test_ctrl_c_while_the_job_is_starting_ends_without_a_traceback(session: Sess
     assert session.said() == "stopped before it had started\n"
 
 
+@SLOW
 def test_ctrl_c_after_a_mistake_ends_well(session: Session) -> None:
     session.save("sums.py", "(\n")
     session.start()

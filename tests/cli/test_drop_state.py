@@ -254,6 +254,7 @@ def test_an_id_without_state_is_refused(world: World, name: str) -> None:
     assert world.view() == [(card, total) for card, total in sorted(world.expected().items())]
 
 
+@pytest.mark.slow
 def test_dev_drops_once(world: World) -> None:
     """Also where the first version of the file cannot start, and a later one of several fails."""
     world.write("other: int = 0\ntotal: int = 0")

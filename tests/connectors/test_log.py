@@ -64,6 +64,7 @@ def test_from_log_to_log(tmp_path: Path, mode: str, parallelism: int) -> None:
     check(tmp_path, events)
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_each_instance_keeps_the_state_of_its_own_groups(tmp_path: Path, mode: str) -> None:
     import pyarrow.parquet as pq
 

@@ -77,6 +77,7 @@ def test_the_same_when_the_state_rests_in_columns(tmp_path: Path, monkeypatch: p
     assert by_event == by_batch
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_an_operator_may_be_rewritten_between_two_lives(tmp_path: Path, mode: str) -> None:
     events, folders = sales(90, 1), [tmp_path / "mixed", tmp_path / "plain"]
     for folder, operators in zip(folders, ((ByEvent(), ByBatch(), ByEvent()), (ByEvent(),) * 3), strict=True):

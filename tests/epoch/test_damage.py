@@ -47,6 +47,7 @@ def goes_on(world: World, spent: int = 0) -> Outcome:
 # ---- manifests ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(copies=[("prepared",)])
 @every_sink
 @pytest.mark.parametrize("copies", [("completed",), ("prepared",), ("completed", "prepared")], ids=" and ".join)
 def test_the_newest_manifest_is_damaged(folder: Path, copies: tuple[str, ...], sinks: tuple[str, ...]) -> None:

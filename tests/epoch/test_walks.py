@@ -25,7 +25,7 @@ from streamwork.state import compaction, is_snapshot
 from streamwork.testing import SimulatedDisk
 
 WALKS = int(os.environ.get("STREAMWORK_WALKS", "400"))
-QUICK = 200
+QUICK = 120
 KINDS = [Kind.PLAIN, Kind.LETTERS, Kind.POLLED, Kind.ACKNOWLEDGING]
 REPLAY = os.environ.get("STREAMWORK_REPLAY")
 

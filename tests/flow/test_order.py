@@ -19,7 +19,7 @@ from streamwork.flow import routing
 from streamwork.testing import run
 
 NONE = SqliteSink("never-opened.db", "t")
-SEEDS = 150
+SEEDS, QUICK = 150, 50
 ON_SPARK = (3, 7, 11)
 
 
@@ -60,6 +60,7 @@ def check_outputs(promises: Promises, outputs: dict[str, list[Any]]) -> None:
     check(promises, seen, [rows for name, rows in outputs.items() if name.startswith("end")])
 
 
+@pytest.mark.slow(seed=list(range(QUICK, SEEDS)))
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.proves("any graph, any parallelism: order per key")
 def test_order_holds_in_any_graph(seed: int) -> None:

@@ -176,6 +176,7 @@ JUMPY = readings(*[(f"s{i % 3}", i, (i * 37) % 11) for i in range(12)])
 BEFORE_EACH = [max((r.at for r in JUMPY[:place]), default=None) for place in range(len(JUMPY))]
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("cut", [1, 5, 100])
 @pytest.mark.parametrize("operator", [Stamping, Declaring])
 def test_the_watermark_is_that_before_the_event_whatever_the_cuts(

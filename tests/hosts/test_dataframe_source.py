@@ -118,6 +118,7 @@ def test_in_a_later_stage_where_others_pass_by(tmp_path: Path, spark: Any) -> No
 # ---- planning -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_planning_asks_spark_only_when_there_may_be_something_new(tmp_path: Path, spark: Any) -> None:
     write_views(tmp_path / "views", 0, 100)
     now = [0.0]
@@ -150,6 +151,7 @@ def bad_rows(spark: Any) -> Any:
     return spark.sql("SELECT id, IF(id = 2, 'other', 'view') kind, IF(id = 2, null, 'u') user, 2D amount FROM range(6)")
 
 
+@pytest.mark.slow
 def test_a_row_that_is_no_event_is_noticed_before_any_filter(tmp_path: Path, spark: Any) -> None:
     failing = counting_job(DataFrameSource(bad_rows, View, offset="id"), tmp_path)
     with pytest.raises(JobFailed, match="SW-SOURCE-BAD-EVENT: views offset 2, field 'user'"):

@@ -38,6 +38,7 @@ def newest(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.proves("a source with state that advances and emits nothing")
 def test_a_source_that_advances_without_giving_anything_advances(tmp_path: Path, mode: str) -> None:
     limit = 20 if mode == "local" else 11

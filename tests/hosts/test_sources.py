@@ -91,6 +91,7 @@ class Mistaken(Counter):
         collector.emit("text")
 
 
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize(
     ("source", "message"),
     [(Broken(1), "numbers.*ConnectionError: gone"), (Mistaken(1), "expected Counted but got str")],

@@ -89,6 +89,7 @@ class Unguarded(SparkVisitor):
         return super().compare(op, left, right, Kind.INT)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_spark_by_itself_would_see_differently(spark: Any, tmp_path: Path) -> None:
     real, maybe, whole = field("real"), field("maybe_real"), field("whole")

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from commands import call_in
 from sample import payments, run_job, summing_job
 from streamwork.__main__ import main
 from streamwork.cli.demo import write_transactions
@@ -38,7 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    """In this process."""
+    return subprocess.CompletedProcess([], *call_in(folder, *arguments))
 
 
 def ask(folder: Path, command: str, *arguments: str, job: str = "card-usage") -> subprocess.CompletedProcess[str]:

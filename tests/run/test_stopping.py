@@ -232,6 +232,7 @@ def signalled_at_import(folder: Path, command: str, *more: str, module: str, num
     return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow(module=["streamwork.components", "pyarrow", "click"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("module", ["streamwork.components", "pyarrow", "streamwork.cli.main", "click"])
 def test_a_signal_while_the_package_is_imported_ends_the_run_cleanly(tmp_path: Path, module: str, number: int) -> None:

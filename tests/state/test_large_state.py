@@ -151,6 +151,7 @@ def restored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(keyed, "MANY", 0)
 
 
+@pytest.mark.slow(memory=[1, 1 << 30])
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize("fields", KEYS, ids="+".join)
 @pytest.mark.parametrize("memory", [1, 2_000, 1 << 30])

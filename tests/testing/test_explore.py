@@ -110,6 +110,7 @@ def test_an_operator_that_keeps_them_in_its_state_passes(operator: Any) -> None:
     assert explored.crashes >= SEEDS and explored.resumes >= SEEDS // 2
 
 
+@pytest.mark.slow
 def test_most_seeds_find_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     faulty, found = job(InSelf(), parallelism=3), 0
     for seed in range(1, 101):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -182,17 +183,30 @@ def folded(shapes: list[str], events: list[Reading]) -> dict[str, tuple[int, int
     return found
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
+random_graphs = given(
     shapes=st.lists(st.sampled_from(SHAPES), max_size=4),
     parallelisms=st.lists(st.integers(1, 4), min_size=6, max_size=6),
     count=st.integers(0, 15),
     partitions=st.integers(1, 3),
 )
-def test_state_after_recovery_is_the_fold_of_the_input(
-    shapes: list[str], parallelisms: list[int], count: int, partitions: int
-) -> None:
-    """2,000 runs: 100 random graphs, each under 10 schedules, without a crash and with up to 2."""
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@random_graphs
+def test_state_after_recovery_is_the_fold_of_the_input(**graph: Any) -> None:
+    """Each graph under 10 schedules, without a crash and with up to 2."""
+    check_fold(**graph)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@random_graphs
+def test_the_same_in_many_graphs(**graph: Any) -> None:
+    """2,000 runs."""
+    check_fold(**graph)
+
+
+def check_fold(shapes: list[str], parallelisms: list[int], count: int, partitions: int) -> None:
     wanted = folded(shapes, readings(count))
 
     def check(plain: Result, result: Result) -> None:
@@ -202,6 +216,7 @@ def test_state_after_recovery_is_the_fold_of_the_input(
     explore(build(shapes, parallelisms), {"readings": readings(count)}, SCHEDULES, partitions=partitions, check=check)
 
 
+@pytest.mark.slow
 def test_many_schedules_of_one_job() -> None:
     job = build(["fork", "keyed", "grouped"], [2, 3, 2, 3, 2, 3])
     struck = explore(job, {"readings": readings(15)}, 30, partitions=2, check=fold)
