@@ -127,7 +127,9 @@ def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     return lambda *arguments: pytester.runpytest("-q", *arguments)
 
 
-@pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["one process", "workers"])
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(("--numprocesses", "2"), marks=pytest.mark.slow)], ids=["one process", "workers"]
+)
 @pytest.mark.parametrize(
     ("tier", "ran", "line"),
     [

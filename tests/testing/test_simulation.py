@@ -237,14 +237,15 @@ def test_without_a_guard_some_schedule_breaks_it(guards: Guards, job: Job) -> No
     assert any("STREAMWORK_REPLAY=" in note for note in caught.value.__notes__)
 
 
-def test_a_stateful_operator_under_crashes() -> None:
+@pytest.mark.parametrize("seeds", [15, pytest.param(75, marks=pytest.mark.slow)])
+def test_a_stateful_operator_under_crashes(seeds: int) -> None:
     job = Job("numbered")
     job.source(ListSource([], Reading), id="readings").apply(Numbering(), id="numbers").sink(NONE, id="out")
 
     def check(plain: Result, result: Result) -> None:
         assert [row.number for row in result.outputs["out"]] == list(range(1, 21))
 
-    assert explore(job, {"readings": readings(20)}, 75, check=check).crashes > 75
+    assert explore(job, {"readings": readings(20)}, seeds, check=check).crashes > seeds
 
 
 def silence() -> Job:
@@ -259,13 +260,14 @@ def one_after_another(count: int) -> list[Reading]:
     return [Reading(f"s{place // 8}", reading.value, reading.at) for place, reading in enumerate(readings(count))]
 
 
-def test_timers_under_crashes() -> None:
+@pytest.mark.parametrize("seeds", [15, pytest.param(75, marks=pytest.mark.slow)])
+def test_timers_under_crashes(seeds: int) -> None:
     assert [row.sensor for row in run(silence(), {"readings": one_after_another(40)}).outputs["out"]] == [
         "s0",
         "s1",
         "s2",
     ]
-    assert explore(silence(), {"readings": one_after_another(40)}, 75).crashes > 75
+    assert explore(silence(), {"readings": one_after_another(40)}, seeds).crashes > seeds
 
 
 def test_timers_that_were_not_stored_would_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
