@@ -1,4 +1,4 @@
-"""How much goes through a chain at a time where somebody watches: as much as can be done in about a tenth of a second."""
+"""The size of batches where rows are to be visible early: what takes about a tenth of a second."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from streamwork.components import Slice
 from streamwork.flow.batch import Batch, Given
 
 GLANCE = 0.1
-"""Seconds that a row may be kept from those who would rather see too much than late."""
+"""Maximum preview delay, in seconds."""
 MOST = 8_192
 T = TypeVar("T", Given, Batch)
 
 
 class AdaptiveBatch:
-    """Begins with single events and doubles as long as they are quickly done."""
+    """Begins with single events, and doubles as long as they are processed quickly."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds; if it stands still, as in a simulation, what is cut depends on nothing but the input."""
+        """`clock` gives seconds; if it stands still, as in a simulation, the cuts depend on the input alone."""
         self._clock = clock
         self._rows = 1
 
     def slices(self, piece: Slice) -> Iterator[Slice]:
-        """The parts of a slice; each is done when the next is asked for."""
+        """The parts of a slice; each has been processed when the next is requested."""
         at, parts = 0, self.cut(piece.given)
         first = piece.part(next(parts, piece.given), at)
         first.dropped, first.left_out = piece.dropped, piece.left_out

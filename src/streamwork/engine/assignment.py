@@ -1,4 +1,4 @@
-"""What a driver asks of one instance of one chain: its part of an epoch."""
+"""The part of one instance of one chain in an epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamwork.world import FileRef
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What one instance needs to know to compute its part of an epoch."""
+    """What one instance needs to compute its part of an epoch."""
 
     instance: int
     uid: str
@@ -22,15 +22,15 @@ class Assignment(msgspec.Struct, frozen=True):
     epoch: int
     fence: int
     extents: Extents  # what it reads
-    states: dict[str, tuple[FileRef, ...]]  # component -> the chain of files at `from`
+    states: dict[str, tuple[FileRef, ...]]  # component -> its files at `from`
     marks: dict[str, str] = {}  # source/partition -> what its input is recognised by, where instances write at once
     watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
     ticks: tuple[int, ...] = ()
     chain: int = 0  # which chain of the layout
-    replays: tuple[Replay, ...] = ()  # events that come again, or out of the inbox
+    replays: tuple[Replay, ...] = ()  # replayed events, or events from the inbox
     lanes: dict[str, int] = {}  # under acknowledging: source/partition -> its lane; lane 0 is that of the replays
     retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
-    asking: float = 0.0  # seconds after which a source without offsets is not asked again in this epoch
+    asking: float = 0.0  # seconds after which a source without offsets is not polled again in this epoch
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
 
     def event_ids(self) -> Callable[[int], str]:

@@ -1,14 +1,14 @@
-"""One attempt at one epoch by one instance: restore, take in, process, write, report.
+"""One attempt at one epoch by one instance: restore, receive, process, write, report.
 
 The numbers are those of the epoch's steps (`streamwork.epoch.driver`); an attempt is steps 2 and 3.
 
-    2a  the state of the epoch's start: from the worker's cache, else from its files
-    2b  the slice of every source partition, or what the instances before this one sent, goes through the chain
+    2a  the state of the epoch's start is taken from the worker's cache, else from its files
+    2b  the slice of every source partition, or what the instances upstream have sent, passes the chain
     2c  changed records and staged outputs are written under names that hold fence and attempt, and made durable
     3   the report names these files; only a manifest that repeats it makes them count
 
-A crash or an error anywhere before 3 leaves files that nobody names. The cache is empty-handed then, because its entry
-was taken out at 2a and goes back only after 2c.
+A crash or an error before 3 leaves files that no manifest names. The cache has no entry then: it was taken out at 2a, and is put
+back only after 2c.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Beating = Callable[[Callable[[], None]], AbstractContextManager[Any]]
 
 
 class Worker:
-    """A process that computes attempts, one after another, and remembers what it can use again."""
+    """A process that computes attempts, one after another, and caches states and set-up operators."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Worker:
         self._chains: dict[Place, Chain] = {}
 
     def begin(self, layout: Layout, token: str, work: Assignment) -> Attempt:
-        """`token` names these very objects: set-up operators are used again as long as it stays the same."""
+        """`token` identifies the layout: set-up operators are reused as long as it stays the same."""
         if token != self._token:
             self.close()
             self._token = token
         return Attempt(self, layout, work)
 
     def unread(self, work: Assignment) -> int:
-        """How many rows of state would have to be read here for this work."""
+        """How many rows of state this process would have to read for this work."""
         return sum(self.states.unread((work.uid, name, work.instance), chain) for name, chain in work.states.items())
 
     def take_chain(self, place: Place) -> Chain | None:
@@ -84,10 +84,10 @@ class Worker:
 
 
 class Attempt:
-    """An instance that lives for one epoch, and takes and gives parcels.
+    """An instance that lives for one epoch, and receives and sends parcels.
 
-    `read` or `take` process, `finish` reports; each gives the parcels that are to be sent. An error that a person must see is
-    a report too, and whoever is behind this instance is told that nothing counts. After an error nothing more is processed.
+    `read` or `receive` process, `finish` reports; each gives the parcels that are to be sent. An error is reported to the driver
+    too, and the instances downstream are told to discard what was sent. After an error nothing more is processed.
     """
 
     def __init__(self, worker: Worker, layout: Layout, work: Assignment) -> None:
@@ -128,7 +128,7 @@ class Attempt:
         return self._guarded(steps)
 
     def finish(self) -> Iterator[Parcel]:
-        """3. Nothing comes any more."""
+        """3. The input is complete."""
 
         def steps() -> Iterator[None]:
             self._ready()
@@ -142,7 +142,7 @@ class Attempt:
             yield self._report(Reports(self._reports))
 
     def discard(self) -> None:
-        """Let go of everything that is open. To be called however the attempt ended."""
+        """Close everything that is open. To be called however the attempt ended."""
         self._ended = True
         if self._executor is not None:
             self._executor.discard()
@@ -162,7 +162,7 @@ class Attempt:
                 yield self._report(Reports(failure=failure, counts=tuple(counted)))
 
     def _wait_out(self, executor: Executor) -> Iterator[None]:
-        """While an event waits to be tried again there is nothing else to do in this process."""
+        """While an event waits to be retried, this process has nothing else to do."""
         if executor.waits_until is None:
             return
         clock = self._worker.clock
@@ -216,19 +216,19 @@ class Attempt:
 
 
 def placed(error: Exception, graph: Graph, epoch: int) -> StreamworkError:
-    """The error with the epoch in it. No exception leaves the engine without a code: a full disk or a missing file is trouble of
-    the surroundings, and all else is a fault that the engine did not foresee.
+    """The error with job and epoch in it. No exception leaves the engine without a code: a full disk or a missing file is a fault
+    of the environment, all else is a fault of the engine.
     """
     place = f" [job {graph.job}, epoch {epoch}]"
     if isinstance(error, StreamworkError):
         error.cause += place
         return error
     if isinstance(error, OSError):
-        action = "make room, or bring the file or folder back, and start again: the last checkpoint is good"
+        action = "make room, or restore the file or folder, and start again: the last checkpoint is good"
         return JobFailed("SW-IO-FAILED", f"{error}{place}", action, about_setup=is_lasting(error))
     return JobFailed(
         "SW-ENGINE-FAILED",
         f"{described(error)}{raised_at(error)[1]}{place}",
-        "start again: the last checkpoint is good. If it comes back, report it with these lines, and with the input if you can",
+        "start again: the last checkpoint is good. If it happens again, report it with these lines, and with the input if you can",
         retryable=is_retryable(error),
     )

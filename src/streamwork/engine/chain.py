@@ -138,7 +138,7 @@ class Chain:
         claim: Callable[[str], bool] = lambda sink: True,
         marks: Marks | None = None,
     ) -> None:
-        """Begin an epoch with these states and places for outputs. `claim` tells whether a sink may be written to; `marks`
+        """Begin an epoch with these states and places for outputs. `claim` returns whether a sink may be written to; `marks`
         records what waits to be retried.
         """
         working = {**self._steps, **self.polled}

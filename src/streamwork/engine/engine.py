@@ -1,6 +1,6 @@
 """The engine: all instances of all chains of a job in one process, connected by channels.
 
-It does one step at a time, and a `Schedule` chooses which. With a seeded one a run is a function of job, input and seed.
+It does one turn at a time, chosen by a `Schedule`. With a seeded schedule a run is a function of job, input and seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streamwork.world import Clock, Disk, RealClock
 
 Choice = tuple[Executor, Channel | None]
 WAIT_SECONDS = 0.05
-"""So long an engine that has nothing to do waits before it looks again: a stop must be noticed."""
+"""How long an idle engine waits before it checks again: a stop must be noticed."""
 
 
 class Schedule(Protocol):
@@ -31,7 +31,7 @@ class Schedule(Protocol):
 
 
 class Abandoned(Exception):
-    """An epoch took too long. It counts for nothing; the next one starts from the same parent."""
+    """An epoch took too long, and is discarded. The next one starts from the same parent."""
 
 
 class InstanceLost(Abandoned):
@@ -39,7 +39,7 @@ class InstanceLost(Abandoned):
 
 
 class InOrder:
-    """Upstream first, each as far as it goes: the least waiting."""
+    """Downstream first: the fewest items wait."""
 
     def choose(self, choices: Sequence[Choice]) -> Choice:
         return choices[-1]
@@ -77,7 +77,7 @@ class Engine:
             self._executors[work.chain, work.instance].plan(work, reads=self._layout.chains[work.chain].is_source)
 
     def collect(self, epoch: int, expired: Callable[[], bool] = lambda: False) -> list[Report]:
-        """Go on, step by step, until everyone has reported on an epoch. Raises `Abandoned` when its time has expired."""
+        """Run until all instances have reported on an epoch. Raises `Abandoned` when its time has expired."""
         while self._manager.missing(epoch):
             if expired():
                 raise Abandoned(epoch)
@@ -88,14 +88,12 @@ class Engine:
                 raise JobFailed(
                     "SW-EPOCH-REPORTS",
                     f"epoch {epoch}: nothing is left to do, but these have not reported: {missing}",
-                    "start again: the last checkpoint is good. If it comes back, it is a fault in Streamwork: report it",
+                    "start again: the last checkpoint is good. If it happens again, it is a fault in Streamwork: report it",
                 )
         return self._manager.complete(epoch)
 
     def _wait(self) -> bool:
-        """Every instance waits for another, or for an event to be tried again: let the time pass, in small steps. False if none
-        waits for time.
-        """
+        """Every instance waits for another, or for an event to be retried: let a little time pass. False if none waits for time."""
         waiting = [executor for executor in self._executors.values() if executor.waits_until is not None]
         if not waiting:
             return False
@@ -122,7 +120,7 @@ class Engine:
         return True
 
     def counted(self, epoch: int) -> list[Counts]:
-        """What is known of an epoch that comes to nothing: of those who have reported, and of those who have begun."""
+        """The counters of an epoch that is abandoned: of instances that have reported, and of those that have begun."""
         reported = [Counts.of(r.component, r.instance, r.counters) for r in self._manager.reported(epoch)]
         return reported + [one for executor in self._executors.values() for one in executor.counted(epoch)]
 

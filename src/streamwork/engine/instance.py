@@ -1,8 +1,8 @@
-"""One instance of a chain at work: it owns the chain, the states, and the files that they are written to.
+"""One instance of a chain at work: it owns the chain, its states, and the files that they are written to.
 
-begin(epoch)   a place for the outputs of this epoch; operators are set up before the first event
-...            events are passed to the chain
-finish()       changed records and staged outputs are durable; the report names them
+begin(epoch)   opens places for the outputs of this epoch; operators are set up before the first event
+...            events pass the chain
+finish()       makes changed records and staged outputs durable; the report names them
 """
 
 from __future__ import annotations
@@ -77,18 +77,18 @@ class Instance:
         self._ends: dict[str, dict[str, int]] = {}  # by source and partition: ends that are known by report
         self._extents: Extents = {}  # what the epoch under way reads
         self.epoch = 0  # 0: none is under way
-        self.marks: Marks  # of the epoch under way: what waits to be tried again
+        self.marks: Marks  # of the epoch under way: the events that wait to be retried
         self._counts = False  # True while the chain counts for the epoch under way
         chain.progress = Progress()
         chain.progress.resume(work.watermarks)
 
     def adopt(self, states: dict[str, tuple[FileRef, ...]]) -> None:
         """Name the files as the driver does: it may have put a snapshot in the place of many of them."""
-        for name, chain in states.items():
+        for name, files in states.items():
             mine = self.refs.get(name, ())
-            last = next((ref for ref in reversed(chain) if not is_snapshot(ref)), None)
+            last = next((ref for ref in reversed(files) if not is_snapshot(ref)), None)
             if last in mine:
-                self.refs[name] = (*chain, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in chain))
+                self.refs[name] = (*files, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in files))
 
     def begin(self, work: Assignment, attempt: str) -> None:
         """Begin an epoch; `attempt` is a name that was never used before."""
@@ -119,11 +119,11 @@ class Instance:
             self.chain.track(work.lanes, work.event_ids(), bool(work.retried))
 
     def unplanned(self, epoch: int) -> Assignment:
-        """Of an epoch that has begun before, as it may where inputs are not aligned: it brings nothing more."""
+        """For an epoch that has begun before, as can happen where inputs are not aligned: it brings nothing more."""
         return msgspec.structs.replace(self._work, epoch=epoch, ticks=(), replays=(), extents={})
 
     def bring(self, work: Assignment) -> None:
-        """What an epoch brings besides its slices: ticks of the clock, and events that come again."""
+        """Pass on what an epoch brings besides its slices: ticks of the clock, and replayed events."""
         for tick in work.ticks:
             self.chain.tick(from_microseconds(tick))
         for to, share in groupby(work.replays, key=lambda replay: replay.component):
@@ -165,7 +165,7 @@ class Instance:
                 for part in self._parts(piece):
                     self.chain.process(name, str(self.chain.instance), part)
                     yield
-            if waiting.events:  # what it gave cannot be had again: it is durable before anything is made of it
+            if waiting.events:  # it cannot be read again: it is made durable before it is processed
                 inbox = Inbox(self._disk, Path(self._work.folder))
                 self._taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in waiting.events])
             if waiting.came:
@@ -236,14 +236,14 @@ class Instance:
         )
 
     def counted(self) -> list[Counts]:
-        """Of an epoch that breaks off: what it has come to."""
+        """The counters of an epoch that is not finished."""
         if self.epoch == 0 or not self._counts:
             return []
         found = self.chain.counters()
         return [Counts.of(name, self.chain.instance, broken_off(counters)) for name, counters in found.items()]
 
     def discard(self) -> None:
-        """Let go of open files; what they hold counts for nothing unless a report names it."""
+        """Close open files; they count only if a report names them."""
         for staging in self._stagings.values():
             staging.discard()
 
@@ -284,9 +284,9 @@ class Instance:
         dead = DeadLetters(self._disk, Path(self._work.folder))
         return dead.stage(f"outputs/{component}/{self._stem}.letters.parquet", letters)
 
-    def _load(self, rows: RowFormat, chain: tuple[FileRef, ...]) -> State:
+    def _load(self, rows: RowFormat, files: tuple[FileRef, ...]) -> State:
         state = rows.new_state()
-        self._files.load(rows, chain, state)
+        self._files.load(rows, files, state)
         return state
 
 
@@ -306,7 +306,7 @@ def _recognised(
 
 
 def _blamed(source: str, pieces: Iterator[Slice]) -> Iterator[Slice]:
-    """What is wrong with its input is the source's to decide."""
+    """Errors in its input are subject to the `on_error` of the source."""
     try:
         yield from pieces
     except StreamworkError as error:
@@ -322,7 +322,7 @@ def _event(node: Node, kind: type[Event], text: str) -> Event:
     except (msgspec.ValidationError, msgspec.DecodeError, Misfit) as error:
         raise JobFailed(
             "SW-INBOX-EVENT",
-            f"an event in the inbox of {node.id} is no {kind.__name__} any more: {error}. The event: {text[:200]}",
+            f"an event in the inbox of {node.id} is no longer a {kind.__name__}: {error}. The event: {text[:200]}",
             f"give {kind.__name__} the fields that it had when the event was put there, and start again",
             retryable=False,
         ) from None

@@ -1,6 +1,6 @@
 """The checkpoint manager: issues checkpoint events with growing ids, and collects what the instances report.
 
-A checkpoint can be used when all instances of all components have reported; before that it counts for nothing.
+A checkpoint is usable when all instances of all components have reported, not before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an instance tells the driver about an attempt."""
+"""What an instance reports to the driver about an attempt."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Report(msgspec.Struct, frozen=True):
     instance: int
     attempt: str
     counters: dict[str, int]
-    state: tuple[FileRef, ...] = ()  # the chain of files that holds its state now
+    state: tuple[FileRef, ...] = ()  # the files that hold its state now
     staged: FileRef | None = None  # of a sink: the outputs to commit
     consumed: tuple[str, ...] = ()  # the upstream attempts whose output it has seen
     watermarks: dict[str, int] = {}  # of a source: partition -> event time, in microseconds since 1970
     next_tick: int | None = None  # when processing time is next waited for
-    letters: FileRef | None = None  # events that it could not do, to be kept as dead letters
+    letters: FileRef | None = None  # events that failed permanently, to be kept as dead letters
     troubles: tuple[Trouble, ...] = ()  # under acknowledging: events that are not done
     acked: tuple[str, ...] = ()  # under acknowledging: earlier events that it is done with, as often as it said so
     ends: dict[str, int] = {}  # of a source: partition -> where it was read to, of those whose ends are known by report
@@ -30,9 +30,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The attempt failed for a reason that a person must see; it travels as data, so that no host has to parse a
-    traceback.
-    """
+    """The error of an attempt, as data: no host has to parse a traceback."""
 
     code: str
     cause: str
@@ -61,7 +59,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Reports(msgspec.Struct, frozen=True):
-    """What one attempt sends back: the reports of all its components, or why there are none."""
+    """What one attempt sends to the driver: the reports of all its components, or its failure."""
 
     reports: tuple[Report, ...] = ()
     failure: Failure | None = None

@@ -34,7 +34,7 @@ class Edge(NamedTuple):
 
 
 class Routes:
-    """The edges of a chain, with what becomes of moments along them."""
+    """The edges of a chain, and how moments change along them."""
 
     def __init__(
         self,

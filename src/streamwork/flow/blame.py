@@ -1,6 +1,6 @@
-"""Who is to blame for events that do not fit, where that shows only when columns are made of them.
+"""The component responsible for events that do not fit their type, where that is detected only when columns are built.
 
-It is the operator that emitted them, however far behind it that was found out: not the sink, and no filter, which passes on what it
+It is the operator that emitted them, however far behind it that is detected: not the sink, and no filter, which passes on what it
 was given. Where streams have met, it is one of several.
 """
 
@@ -21,7 +21,7 @@ from streamwork.job import Graph, Input, NodeKind
 class Blame(NamedTuple):
     where: str  # as errors name it
     component: str = ""
-    """Whose `on_error` would set the event aside; empty if nobody's would, or that of one of several."""
+    """The component whose `on_error` would set the event aside; empty if there is none, or one of several."""
 
     @classmethod
     def of(cls, graph: Graph, inputs: Iterable[Input]) -> Blame:
@@ -40,7 +40,7 @@ class Blame(NamedTuple):
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """For whatever in here finds that something does not fit."""
+        """Put it on errors that are raised inside."""
         try:
             yield
         except StreamworkError as error:

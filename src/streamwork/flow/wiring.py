@@ -1,4 +1,4 @@
-"""Wiring: which instances are connected, and by which way what leaves a chain goes on.
+"""Wiring: which instances are connected, and the ways of what leaves a chain.
 
 There is one channel for each pair of instances whose chains exchange events; checkpoint events take it too.
 """
@@ -30,7 +30,7 @@ def downstream(layout: Layout, place: Place) -> list[Place]:
 
 
 def ways(layout: Layout, place: Place, outputs: Mapping[Place, Channel]) -> Ways:
-    """How what leaves an instance goes on."""
+    """The ways of what leaves an instance."""
     chain, instance = place
     found: Ways = {}
     for one, to in layout.exchanged:

@@ -1,8 +1,8 @@
-"""Trying an event again in place: `on_error=Retry(...)` of an operator.
+"""Retrying an event in place: `on_error=Retry(...)` of an operator.
 
     1  fail      `apply` raises. Nothing of the call counts (state, outputs, acknowledgements), as with any `on_error`
     2  pause     the policy says how long (`job.retry`). The step keeps the event and those behind it (`Step.rest`), a mark says
-                 so (`delivery.retrying`), and the chain is suspended: all that comes to it is deferred, in order (`Chain.waiting`)
+                 so (`delivery.retrying`), and the chain is suspended: what comes later is deferred, in order (`Chain.waiting`)
     3  wait      no thread sleeps in the engine: the executor has nothing to do until the pause is over (`Executor.choices`).
                  `local`: the engine goes on with other instances, and waits by its clock when there is none.
                  Spark: the task waits, and a heartbeat rewrites the mark, also during the next try
@@ -49,7 +49,7 @@ class Tries:
         self._failures = 0
 
     def failed(self, event: Any, error: Exception, text: str) -> bool:
-        """An event or timer has failed. True: it is to be tried again, when `is_due`. False: the policy gives up."""
+        """An event or timer has failed. True: it is to be retried, when `is_due`. False: the policy gives up."""
         clock = self.marks.clock
         now = clock.monotonic()
         if not self._failures:
@@ -82,11 +82,11 @@ class Tries:
 
     @property
     def until(self) -> float:
-        """When it is tried again, by the monotonic clock."""
+        """When it is retried, by the monotonic clock."""
         return self._until
 
     def is_due(self) -> bool:
-        """True if it is to be tried again now, or to be given up without another try."""
+        """True if it is to be retried now, or to be given up without another try."""
         return self.marks.clock.monotonic() >= self._until or self.marks.ended()
 
     def over(self) -> None:
