@@ -10,12 +10,10 @@ import pytest
 
 from order_jobs import PIECE, Counting, Item, Keyed, Parts, Passing
 from streamwork import Job, SqliteSink, all_instances, shuffle
-from streamwork.engine import engine as engine_module
 from streamwork.engine.executor import Executor
 from streamwork.flow.batch import Batch
 from streamwork.flow.channel import Bound, Channel, CheckpointEvent, Data, Part, Watermark
 from streamwork.flow.dispatcher import Dispatcher
-from streamwork.flow.transport import MemoryTransport
 from streamwork.job import Input
 from streamwork.testing import run
 
@@ -50,53 +48,48 @@ def tangled(max_events: int = 7) -> Job:
     return job
 
 
-def outputs(seed: int) -> list[Any]:
-    rows = run(tangled(), seed=seed, crash_at=[25 + seed] if seed % 3 == 0 else []).outputs["out"]
+def outputs(seed: int, most: int) -> list[Any]:
+    crash_at = [25 + seed] if seed % 3 == 0 else []
+    rows = run(tangled(), seed=seed, crash_at=crash_at, bound=Bound(events=most)).outputs["out"]
     return sorted((row.partition, row.offset, row.trace.count(">")) for row in rows)
 
 
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.proves("small bounds and alignment: no deadlock")
 def test_small_bounds_do_not_deadlock_with_alignment(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    wanted, fullest = outputs(0), bounded(monkeypatch, most)
+    wanted, fullest = outputs(0, 10**6), watched(monkeypatch)
     for seed in range(8):
-        assert outputs(seed) == wanted
+        assert outputs(seed, most) == wanted
     assert 0 < max(fullest) <= most + PIECE, "at most one slice more than the bound"
 
 
 def test_without_bounds_more_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control of the measure above."""
-    fullest = bounded(monkeypatch, 10**6)
+    fullest = watched(monkeypatch)
     for seed in range(4):
-        outputs(seed)
+        outputs(seed, 10**6)
     assert max(fullest) > 3 + PIECE
 
 
-def bounded(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
-    """Give all channels a bound; returns how many events have waited in them."""
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many events wait in each channel after each turn."""
     fullest: list[int] = []
-
-    def transport(layout: Any, places: Any, bound: Any) -> MemoryTransport:
-        return MemoryTransport(layout, places, Bound(events=most))
-
     turn = Executor.turn
 
-    def watched(executor: Executor, choice: Any) -> None:
+    def noting(executor: Executor, choice: Any) -> None:
         turn(executor, choice)
         fullest.extend(channel.events for channel in executor._outputs)
 
-    monkeypatch.setattr(engine_module, "MemoryTransport", transport)
-    monkeypatch.setattr(Executor, "turn", watched)
+    monkeypatch.setattr(Executor, "turn", noting)
     return fullest
 
 
 @pytest.mark.proves("a job that is stuck on a full channel")
 def test_a_channel_that_never_has_room_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a receiver that does not free room stops its senders for ever."""
-    bounded(monkeypatch, 1)
     monkeypatch.setattr(Channel, "receive", lambda channel: channel.items.popleft())
     with pytest.raises(Exception, match="SW-EPOCH-REPORTS"):
-        outputs(1)
+        outputs(1, 1)
 
 
 def test_where_an_output_is_full_checkpoint_events_and_watermarks_are_taken_and_data_is_not() -> None:

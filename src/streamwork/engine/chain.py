@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from streamwork.components.operator import reads_watermark
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.routes import OUTBOX, Routes
+from streamwork.engine.rows import rows_of
 from streamwork.engine.source_count import SourceCount
 from streamwork.engine.steps.batch_steps import BatchStep
 from streamwork.engine.steps.key_check import KeyCheck
@@ -321,21 +321,9 @@ class Chain:
         self._pass(wave, advances)
 
     def _receive(self, channel: str, data: Data) -> None:
-        ordered = data.parts and data.parts[0].batch.moments is not None
-        rows: list[Array | None] = [None] * len(data.parts)
-        count = len(data)
-        after = np.full(len(data.advances.times), max(0, count - 1))
-        if ordered or len(data.parts) > 1:
-            # Each event is a row of its own, in the order of moments, then in that of parts; row 0 is before all of them.
-            moments = [p.batch.moments if p.batch.moments is not None else np.zeros(len(p.batch)) for p in data.parts]
-            every = np.concatenate(moments)
-            order = np.argsort(every, kind="stable")
-            places = np.empty(count, np.int64)
-            places[order] = np.arange(1, count + 1)
-            bounds = np.cumsum([0, *map(len, moments)])
-            rows = [places[start:end] for start, end in pairwise(bounds)]
-            after = every[order].searchsorted(data.advances.moments, "right")
-        first = 0 if (known := self.progress.of(channel)) is None else data.advances.times.searchsorted(known, "right")
+        rows, after = rows_of(data)
+        known = self.progress.of(channel)
+        first = 0 if known is None else data.advances.times.searchsorted(known, "right")
         watermark = self.progress.minimum
         advances = self._advanced(channel, after[first:], data.advances.times[first:])
         entries = [(p.to, p.batch, mine) for p, mine in zip(data.parts, rows, strict=True)]

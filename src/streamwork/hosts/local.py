@@ -10,6 +10,7 @@ from streamwork.delivery.counts import Counts
 from streamwork.engine import Assignment, EndKnown, Engine, Report, Schedule
 from streamwork.engine.attempt import placed
 from streamwork.epoch.host import Host
+from streamwork.flow.channel import Bound
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, Disk
 
@@ -28,6 +29,7 @@ class LocalHost(Host):
         align: bool = True,
         clock: Clock | None = None,
         ends_known: EndKnown = EndKnown.BY_PLAN,
+        bound: Bound | None = None,
     ) -> None:
         """`clock` bounds how long a piece of a batch takes; results do not depend on it, nor on `ends_known`."""
         self.ends_known = ends_known
@@ -36,6 +38,7 @@ class LocalHost(Host):
         self._new_attempt = new_attempt
         self._align = align
         self._clock = clock
+        self._bound = bound  # of each channel
         self._engine: Engine | None = None
         self._wasted: list[Counts] = []
 
@@ -49,7 +52,14 @@ class LocalHost(Host):
         try:
             if self._engine is None:
                 self._engine = Engine(
-                    layout, works, self._disk, self._new_attempt, self._schedule, self._align, self._clock
+                    layout,
+                    works,
+                    self._disk,
+                    self._new_attempt,
+                    self._schedule,
+                    self._align,
+                    self._clock,
+                    self._bound,
                 )
             self._engine.submit(works)
         except Exception as error:

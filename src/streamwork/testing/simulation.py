@@ -21,6 +21,7 @@ from streamwork.engine.engine import Choice
 from streamwork.epoch import Driver, Manifest, Phase, Store
 from streamwork.epoch.state_view import state_view
 from streamwork.errors import WrongUse
+from streamwork.flow.channel import Bound
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph, Job
 from streamwork.testing.clock import VirtualClock
@@ -71,15 +72,17 @@ def run(
     until: Callable[[Result], bool] | None = None,
     guards: Guards | None = None,
     ends_known: EndKnown = EndKnown.BY_PLAN,
+    bound: Bound | None = None,
 ) -> Result:
     """Run a job until its input is processed, or until `until` returns True after a checkpoint.
 
     `crash_at`: step numbers, counted over the whole run, at which the machine crashes. `epoch_events`: the number of events
     that an epoch reads from each partition of an input, and from each source without an input here (by default the seed chooses
     it for inputs). `partitions`: the number of partitions of each input. `ends_known`: how the host reads them.
+    `bound`: the most that may wait in a channel between two instances.
     """
     simulation = _Simulation(
-        job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards(), ends_known
+        job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards(), ends_known, bound
     )
     return simulation.run(until)
 
@@ -95,7 +98,9 @@ class _Simulation:
         partitions: int,
         guards: Guards,
         ends_known: EndKnown,
+        bound: Bound | None,
     ) -> None:
+        self._bound = bound
         self._ends_known = ends_known
         self._random = random.Random(seed)
         self._settings = job.settings
@@ -142,7 +147,8 @@ class _Simulation:
     def run(self, until: Callable[[Result], bool] | None) -> Result:
         for life in range(1, MOST_LIVES + 1):
             store = Store(self._disk, ROOT, self._graph.job)
-            host = LocalHost(self._disk, self._schedule, self._token, self._guards.align, self._clock, self._ends_known)
+            align, ends_known = self._guards.align, self._ends_known
+            host = LocalHost(self._disk, self._schedule, self._token, align, self._clock, ends_known, self._bound)
             driver = Driver(
                 self._graph,
                 self._settings,
