@@ -19,7 +19,7 @@ from streamwork.components import commit_rule as commit
 from streamwork.delivery import inbox
 from streamwork.epoch import driver, effects, fences, pruning, retention, store
 from streamwork.epoch import redelivery as undone
-from streamwork.epoch.recovery import catch_up, recovery
+from streamwork.epoch.recovery import catch_up
 from streamwork.epoch.recovery import restore_point as choice
 from streamwork.state import compaction, is_snapshot
 from streamwork.testing import SimulatedDisk
@@ -151,8 +151,7 @@ def without_offers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest manifests are kept, and only one way to read each."""
-    for module in (pruning, recovery):
-        monkeypatch.setattr(module, "kept", lambda line, retain, pinned=None: list(line[:1]))
+    monkeypatch.setattr(pruning, "kept", lambda line, retain, pinned=None: list(line[:1]))
     monkeypatch.setattr(
         compaction, "trimmed", lambda chain: tuple(chain[-1:] if chain and is_snapshot(chain[-1]) else chain)
     )
@@ -261,4 +260,4 @@ def test_without_a_rule_for_effects(monkeypatch: pytest.MonkeyPatch, kind: Kind,
 
 
 def test_the_policy_itself_is_what_the_control_removes() -> None:
-    assert retention.kept is pruning.kept is recovery.kept
+    assert retention.kept is pruning.kept

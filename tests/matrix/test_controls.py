@@ -159,8 +159,7 @@ def test_with_plans_that_reach_across_a_sink_the_job_is_stuck(folder: Path, monk
 def test_with_the_newest_checkpoint_only_a_lost_manifest_is_the_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (pruning, recovery):
-        monkeypatch.setattr(module, "kept", lambda line, retain, pinned=None: list(line[:1]))
+    monkeypatch.setattr(pruning, "kept", lambda line, retain, pinned=None: list(line[:1]))
     assert catching_up(folder).startswith("SW-CHECKPOINT-NONE")
 
 

@@ -49,7 +49,7 @@ from streamwork.epoch import reported
 from streamwork.epoch.assigning import Assigner
 from streamwork.epoch.collecting import Collector
 from streamwork.epoch.compactor import Background, Compactor, at_once
-from streamwork.epoch.draft import Chains, ManifestDraft
+from streamwork.epoch.draft import ManifestDraft
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.fences import Drop, Fences
@@ -58,6 +58,7 @@ from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.history.recording import EpochRecorder
 from streamwork.epoch.host import Host
 from streamwork.epoch.in_doubt import Doubts, InDoubt
+from streamwork.epoch.in_flight import InFlight
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant, inform
 from streamwork.epoch.phases import Listener, Phase
@@ -71,7 +72,6 @@ from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import by_report
 from streamwork.epoch.starting import Start, Started
 from streamwork.epoch.store import Store
-from streamwork.epoch.timings import Timings
 from streamwork.epoch.views import Views
 from streamwork.job import Graph, Layout, Settings
 from streamwork.state import StateFiles
@@ -139,7 +139,7 @@ class Driver:
         )
         files = StateFiles(store.disk, store.folder)
         self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem, store.discard_files)
-        self._pruner = Pruner(store, settings.retain)
+        self._pruner = Pruner(store, self.fences, self._compactor, settings.retain)
         views = Views(graph, store, self.fences)
         self._progress = ProgressReporter(graph, store.folder.name, self.fences, self._pruner, views, clock)
         self.participants: Sequence[Participant] = (
@@ -157,39 +157,44 @@ class Driver:
         in_turn = self._planner.asks or graph.promise.acknowledges
         self._overlap = (host.overlaps if overlap is None else overlap) and not in_turn
         self._depth = 1 if in_turn else depth
-        self._in_flight: list[Epoch] = []  # planned and not prepared, oldest first
-        self._tip: Manifest  # what the next epoch builds on: `at`, or its child that is prepared
-        self._chains: Chains = {}  # the state files of the tip, without those that are damaged
-        self._retries: Watch | None = None  # the marks of tasks that retry an event; None before the start
-        self._assigner: Assigner
+        self._retries: Watch | None = (
+            None  # the marks of tasks that retry an event; these three are None before the start
+        )
         self._collector: Collector
+        self._in_flight: InFlight
 
     def start(self) -> Started:
         """Take the job over, and bring everything to one checkpoint (`epoch.starting`)."""
         footing, recovered = self._start.run(self._tell)  # 1 to 8
-        identity, self.fence = footing.identity, footing.fence
-        self.at = self._tip = footing.at
-        self._chains = recovered.chains
-        layout = Layout.of(self.graph, identity.groups)
-        self._retries = Watch(self._store.disk, self._store.folder, self.fence, self._clock.monotonic)
-        self._retries.clear()
-        self._assigner = Assigner(layout, self._settings, self._store.folder, identity.uid, self._planner)
-        self._layout = layout
-        self._collector = Collector(
-            layout, self._settings, self._host, self._clock, self._retries, self._read_stop, self._repeat, self._tell
-        )
+        self.fence, self.at = footing.fence, footing.at
+        self._set_up(Layout.of(self.graph, footing.identity.groups))
+        self._in_flight.build_on(self.at, recovered.chains)
         self.fences.check(self.fence)
         self._effects.publish(self.at)
         story = [*recovered.story]
         self._planner.catch_up(recovered.route)
         for participant in self.participants:
             story += participant.resume(footing)
-        self._pruner.line = self._recovery.tidy(recovered, self.fence, self._settings.retain)  # 9
+        self._recovery.set_aside(recovered, self.fence)  # 9
+        self._pruner.begin(self.fence, recovered.line)
         self._redelivery.prune(self._pruner.oldest)
         self._tell(Phase.PRUNE, self.at.epoch)
         self._progress.report_if_new()
         rolled_forward = self.at.epoch if footing.rolled_forward else None
         return Started(self.fence, footing.new, self.at.epoch, rolled_forward, tuple(story), self._planner.skipped)
+
+    def _set_up(self, layout: Layout) -> None:
+        """What can be made when the fence and the number of key groups are known."""
+        folder, clock = self._store.folder, self._clock
+        retries = self._retries = Watch(self._store.disk, folder, self.fence, clock.monotonic)
+        retries.clear()
+        assigner = Assigner(layout, self._settings, folder, self.at.uid, self._planner)
+        flight = self._in_flight = InFlight(
+            layout, self._host, clock, self.fences, self._planner, assigner, self.participants, self._tell
+        )
+        self._collector = Collector(
+            layout, self._settings, self._host, clock, retries, self._read_stop, flight.repeat, self._tell
+        )
 
     def end_where_input_ends(self) -> None:
         """After a start: read the input that is there now, and plan nothing beyond it. Sources without offsets are asked once."""
@@ -204,14 +209,14 @@ class Driver:
         try:
             while True:
                 if not last:
-                    self._plan(self._depth)
+                    self._in_flight.plan(self._depth)
                 if not self._in_flight:
                     self._progress.report_if_new()
                     return None
                 try:
-                    return self._run(self._in_flight[0], last)
+                    return self._run(next(iter(self._in_flight)), last)
                 except Abandoned:
-                    self._abandon()
+                    self._in_flight.abandon()
                 self.attend()
                 if self.stop_requested:
                     return None
@@ -237,72 +242,24 @@ class Driver:
         self._prepare(epoch)
         if self._overlap and self._planner.limited and not last:
             self.fences.check(self.fence)  # a driver that has lost the job plans nothing more
-            self._plan(1)
+            self._in_flight.plan(1)
         self._commit(epoch)
         self._complete(epoch)
         self._prune(epoch)
         return epoch.manifest
-
-    def _plan(self, depth: int) -> None:
-        """1 and 2, of as many epochs as may be in flight."""
-        while len(self._in_flight) < depth:
-            before = self._in_flight[-1].plan if self._in_flight else None
-            at, parent = (before.end, before.epoch) if before else (self._tip.positions, self._tip.epoch)
-            timings = Timings(self._clock)
-            plan = self._planner.plan(at, parent, timings.begin)
-            if plan is None:
-                return
-            epoch = Epoch(plan, timings)
-            epoch.timings.lap(Phase.PLAN)
-            if (
-                not self.graph.promise.exactly_once
-            ):  # a driver that took the job before the plan was there does not know of it
-                self.fences.check(self.fence)
-            self._tell(Phase.PLAN, epoch.number)
-            self._in_flight.append(epoch)
-            self._submit(epoch)
-
-    def _submit(self, epoch: Epoch) -> None:
-        """2. By the host, in the order of their numbers."""
-        inform(self.participants, epoch)
-        epoch.compute(self._assigner.assign(epoch, self._tip, self._chains))
-        self._host.submit(self._layout, epoch.assignments)
-
-    def _repeat(self, epoch: Epoch) -> None:
-        """2 again: the attempts do not agree. Epochs that were built on it are discarded."""
-        self._discard(self._in_flight[1:])
-        epoch.repeat()
-        self._submit(epoch)
-
-    def _abandon(self) -> None:
-        """Instead of 4. Epochs that were built on it are discarded. The next starts from the same parent; under at-most-once
-        behind this one, since some of it may have been written.
-        """
-        epoch, *later = self._in_flight
-        self._in_flight.remove(epoch)
-        epoch.abandon(self._host.wasted())
-        inform(self.participants, epoch)
-        self._discard(later)
-        self._tell(Phase.ABANDON, epoch.number)
-
-    def _discard(self, epochs: Sequence[Epoch]) -> None:
-        for epoch in epochs:
-            self._in_flight.remove(epoch)
-            epoch.discard()
-            inform(self.participants, epoch)
 
     def _nothing_happened(self, epoch: Epoch) -> bool:
         """True if sources that are read by report gave nothing and have not changed their state, and nothing else was due."""
         plan, reports = epoch.plan, epoch.reports
         if not by_report(self.graph, plan) or reported.events(self.graph, reports):
             return False
-        if reported.moved(self.graph, self._chains, reports) or any(r.troubles or r.acked for r in reports):
+        if reported.moved(self.graph, self._in_flight.chains, reports) or any(r.troubles or r.acked for r in reports):
             return False
         return plan.start.reaches(reported.end_of(plan, reports)) and not self._redelivery.is_due()
 
     def _prepare(self, epoch: Epoch) -> None:
         """4. From here on the epoch is never abandoned, only rolled forward."""
-        draft = ManifestDraft.of(self.graph, epoch, self.at, self._chains)
+        draft = ManifestDraft.of(self.graph, epoch, self.at, self._in_flight.chains)
         for participant in self.participants:
             participant.contribute(epoch, draft)
         manifest = draft.manifest(epoch, self.at.uid, self.graph.fingerprint)
@@ -313,7 +270,7 @@ class Driver:
             raise Abandoned(epoch.number) from error
         epoch.prepare(manifest)
         self._in_flight.remove(epoch)
-        self._tip, self._chains = manifest, manifest.components
+        self._in_flight.build_on(manifest, manifest.components)
         epoch.timings.lap(Phase.PREPARE)
         self._tell(Phase.PREPARE, epoch.number)
         inform(self.participants, epoch)
@@ -337,15 +294,12 @@ class Driver:
         self._effects.publish_refused(epoch.number, self.fence, epoch.refused)
         epoch.complete()
         self.at = manifest
-        self._pruner.line = [manifest, *self._pruner.line]
         epoch.timings.lap(Phase.COMPLETE)
         self._tell(Phase.COMPLETE, epoch.number, manifest)
         inform(self.participants, epoch)
 
     def _prune(self, epoch: Epoch) -> None:
-        """A driver that has lost its job stops here: what it would remove may be what the new one builds on."""
-        self.fences.check(self.fence)
-        self._pruner.prune(self.fence, self._compactor.pinned, clean_up=not self._compactor.busy)
+        self._pruner.prune(self.fence, epoch.manifest)
         self._redelivery.prune(self._pruner.oldest)
         epoch.finish()
         epoch.timings.lap(Phase.PRUNE)
@@ -411,8 +365,9 @@ class Driver:
 
     def close(self) -> None:
         """Release everything; any driver can start the job again."""
+        unprepared = list(self._in_flight) if self._retries is not None else []
         for participant in self.participants:
-            participant.close(self._in_flight)
+            participant.close(unprepared)
         if self._retries is not None:
             self._retries.clear()
         with contextlib.suppress(OSError):  # then the next driver waits a little longer

@@ -1,9 +1,11 @@
-"""Pruning: what no kept checkpoint needs is removed. `epoch.retention` says which checkpoints are kept."""
+"""Pruning: what no kept checkpoint needs is removed, after every epoch and at a start. `epoch.retention` says what is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from streamwork.epoch.compactor import Compactor
+from streamwork.epoch.fences import Fences
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.retention import kept
 from streamwork.epoch.store import Store
@@ -13,14 +15,16 @@ CLEAN_UP_EVERY = 20
 
 
 class Pruner:
-    """Knows the checkpoints that are kept. A driver must have checked its fence: what it removes may be what a newer driver
-    builds on.
+    """Knows the checkpoints that are kept. A driver that has lost its job stops here: what it would remove may be what the new
+    one builds on.
     """
 
-    def __init__(self, store: Store, retain: int) -> None:
+    def __init__(self, store: Store, fences: Fences, compactor: Compactor, retain: int) -> None:
         self.line: Sequence[Manifest] = ()
         """The newest checkpoint and those of its ancestors that are kept, newest first."""
         self._store = store
+        self._fences = fences
+        self._compactor = compactor
         self._retain = retain
         self._cleaned = 0  # the epoch after which files were last searched for
 
@@ -29,22 +33,35 @@ class Pruner:
         """The oldest checkpoint that is kept."""
         return self.line[-1]
 
-    def prune(self, fence: int, pinned: int | None, clean_up: bool) -> None:
-        """Remove manifests, then the files that only they named, then plans and claims. With `clean_up`, and now and then, also
-        files of this fence and lower ones that no manifest names.
+    def begin(self, fence: int, line: Sequence[Manifest]) -> None:
+        """At a start, with all ancestors that are there."""
+        self.line = line
+        self._prune(fence, whole=True)
+        self._fences.forget(below=min(manifest.fence for manifest in self.line))
+
+    def prune(self, fence: int, newest: Manifest) -> None:
+        """After an epoch."""
+        self.line = [newest, *self.line]
+        due = newest.epoch >= self._cleaned + CLEAN_UP_EVERY and not self._compactor.busy
+        if due:
+            self._cleaned = newest.epoch
+        self._prune(fence, whole=False, clean_up=due)
+
+    def _prune(self, fence: int, whole: bool, clean_up: bool = True) -> None:
+        """Remove manifests, then the files that only they named, then plans and claims; those only if a manifest went, unless
+        pruning is `whole`. Clean up: remove files of this fence and of lower ones that no manifest names.
         """
-        keep = kept(self.line, self._retain, pinned)
+        self._fences.check(fence)
+        keep = kept(self.line, self._retain, self._compactor.pinned)
         named = {path for manifest in keep for path in manifest.files}
         epochs = {manifest.epoch for manifest in keep}
         gone = [manifest for manifest in self.line if manifest.epoch not in epochs]
         for manifest in gone:
             self._store.remove_manifest(manifest.epoch)
         self._store.discard_files({path for manifest in gone for path in manifest.files if path not in named})
-        if gone:
+        if gone or whole:
             self._store.remove_plans(below=keep[-1].epoch)
             self._store.remove_claims(below=keep[-1].epoch)
-        newest = self.line[0].epoch
-        if clean_up and newest >= self._cleaned + CLEAN_UP_EVERY:
-            self._cleaned = newest
-            self._store.clean_up(fence, named, done=newest)
+        if clean_up:
+            self._store.clean_up(fence, named, done=self.line[0].epoch)
         self.line = keep

@@ -36,7 +36,6 @@ from streamwork.epoch.phases import Phase
 from streamwork.epoch.recovery.catch_up import Route, route
 from streamwork.epoch.recovery.restore_point import Catalogue, Choice, choose, none_good
 from streamwork.epoch.recovery.verify import Verifier
-from streamwork.epoch.retention import kept
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.errors import Refused
@@ -164,32 +163,24 @@ class Recovery:
         line = self._known.line(choice.at)
         return Recovered(choice.at, self._chains(choice.at), line, way, not choice.completed, self._story(choice, torn))
 
-    def tidy(self, recovered: Recovered, fence: int, retain: int) -> list[Manifest]:
-        """9. Set aside what cannot be used; remove what nobody names. Returns the manifests that are kept."""
+    def set_aside(self, recovered: Recovered, fence: int) -> None:
+        """9. Quarantine what cannot be used: manifests that the chosen one was not built on, with their files and published
+        letters, and damaged files.
+        """
         self._fences.check(fence)
-        keep = kept(recovered.line, retain)
-        epochs = {manifest.epoch for manifest in keep}
-        named = {path for manifest in keep for path in manifest.files}
+        named = {path for manifest in recovered.line for path in manifest.files}
         in_line = {manifest.sha256 for manifest in recovered.line}
         for stored in self._stored:
-            if stored.epoch in epochs:
-                continue
             if stored.manifest is None or stored.manifest.sha256 not in in_line:
                 self._store.quarantine_epoch(fence, stored.epoch)
                 for path in stored.manifest.files if stored.manifest is not None else ():
                     if path not in named:
                         self._store.quarantine(fence, path)
-            else:
-                self._store.remove_manifest(stored.epoch)
         self._effects.set_aside(fence, recovered.at.epoch)
         sound = {ref.path for chains in recovered.chains.values() for chain in chains.values() for ref in chain}
         for problem in self._verifier.problems(recovered.at):
             if problem.path not in sound:
                 self._store.quarantine(fence, problem.path)
-        self._store.remove_plans(below=min(epochs))
-        self._store.clean_up(fence, named, done=recovered.at.epoch)
-        self._fences.forget(below=min(manifest.fence for manifest in keep))
-        return keep
 
     def plans_beyond(self, at: Manifest) -> list[Plan]:
         """The plans of epochs behind `at`, whatever came of them. One that cannot be read is refused: what it planned may have

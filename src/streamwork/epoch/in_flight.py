@@ -1,0 +1,107 @@
+"""The epochs of a driver that are planned and not prepared: steps 1 and 2, and what happens instead of 4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from streamwork.epoch.assigning import Assigner
+from streamwork.epoch.draft import Chains
+from streamwork.epoch.epoch import Epoch
+from streamwork.epoch.fences import Fences
+from streamwork.epoch.host import Host
+from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.participant import Participant, inform
+from streamwork.epoch.phases import Phase
+from streamwork.epoch.planner import Planner
+from streamwork.epoch.timings import Timings
+from streamwork.job import Layout
+from streamwork.world import Clock
+
+
+class InFlight:
+    def __init__(
+        self,
+        layout: Layout,
+        host: Host,
+        clock: Clock,
+        fences: Fences,
+        planner: Planner,
+        assigner: Assigner,
+        participants: Sequence[Participant],
+        tell: Callable[[Phase, int], None],
+    ) -> None:
+        self.tip: Manifest
+        """What the next epoch builds on: the newest completed checkpoint, or its child that is prepared."""
+        self.chains: Chains
+        """The state files of the tip, without those that are damaged."""
+        self._layout = layout
+        self._host = host
+        self._clock = clock
+        self._fences = fences
+        self._planner = planner
+        self._assigner = assigner
+        self._participants = participants
+        self._tell = tell
+        self._epochs: list[Epoch] = []
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def __iter__(self) -> Iterator[Epoch]:
+        """The oldest first."""
+        return iter(self._epochs)
+
+    def build_on(self, tip: Manifest, chains: Chains) -> None:
+        self.tip, self.chains = tip, chains
+
+    def remove(self, epoch: Epoch) -> None:
+        """The epoch is prepared or idle."""
+        self._epochs.remove(epoch)
+
+    def plan(self, depth: int) -> None:
+        """1 and 2, until so many epochs are in flight or there is nothing to plan."""
+        while len(self._epochs) < depth:
+            before = self._epochs[-1].plan if self._epochs else None
+            at, parent = (before.end, before.epoch) if before else (self.tip.positions, self.tip.epoch)
+            timings = Timings(self._clock)
+            plan = self._planner.plan(at, parent, timings.begin)
+            if plan is None:
+                return
+            timings.lap(Phase.PLAN)
+            if (
+                not self._layout.graph.promise.exactly_once
+            ):  # a driver that took the job before this plan does not know of it
+                self._fences.check(plan.fence)
+            self._tell(Phase.PLAN, plan.epoch)
+            epoch = Epoch(plan, timings)
+            self._epochs.append(epoch)
+            self._submit(epoch)
+
+    def _submit(self, epoch: Epoch) -> None:
+        """2. The host computes epochs in the order of their numbers."""
+        inform(self._participants, epoch)
+        epoch.compute(self._assigner.assign(epoch, self.tip, self.chains))
+        self._host.submit(self._layout, epoch.assignments)
+
+    def repeat(self, epoch: Epoch) -> None:
+        """2 again, for the oldest epoch: its attempts do not agree. Epochs that were built on it are discarded."""
+        self._discard(self._epochs[1:])
+        epoch.repeat()
+        self._submit(epoch)
+
+    def abandon(self) -> None:
+        """Instead of 4, for the oldest epoch. Epochs that were built on it are discarded. The next one starts from the same
+        parent; under at-most-once behind the abandoned one, since some of it may have been written.
+        """
+        epoch, *later = self._epochs
+        self._epochs.remove(epoch)
+        epoch.abandon(self._host.wasted())
+        inform(self._participants, epoch)
+        self._discard(later)
+        self._tell(Phase.ABANDON, epoch.number)
+
+    def _discard(self, epochs: Sequence[Epoch]) -> None:
+        for epoch in epochs:
+            self._epochs.remove(epoch)
+            epoch.discard()
+            inform(self._participants, epoch)
