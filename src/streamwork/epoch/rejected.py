@@ -1,4 +1,4 @@
-"""Rows that a sink refuses for good are found by halving."""
+"""Separates the rows of a checkpoint that a sink accepts from those that it rejects."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from streamwork.components import Event
 from streamwork.components.columns import to_structs
+from streamwork.delivery.bisection import rejected_rows
 
 Rejected = list[tuple[Event, str]]  # (row, why)
 
@@ -15,25 +16,21 @@ Rejected = list[tuple[Event, str]]  # (row, why)
 def sift(
     rows: Sequence[pa.RecordBatch], rejects: Callable[[Sequence[pa.RecordBatch]], str], kind: type[Event]
 ) -> tuple[list[pa.RecordBatch], Rejected]:
-    """The rows that can be had together, in their order, and the others with the reason.
+    """The rows that the sink accepts together, in their order, and the rejected ones with the reason.
 
-    A row may be refused only because of one before it (the same key twice); so each piece is tried after what is accepted.
+    A row may be rejected only because of one before it (the same key twice); so each piece is tried after what is accepted.
     """
     accepted: list[pa.RecordBatch] = []
-    refused: Rejected = []
+    rejected: Rejected = []
 
-    def take(piece: pa.RecordBatch) -> None:
-        why = rejects([*accepted, piece])
-        if not why:
-            accepted.append(piece)
-        elif piece.num_rows == 1:
-            refused.append((to_structs(kind, piece)[0], why))
-        else:
-            half = piece.num_rows // 2
-            take(piece.slice(0, half))
-            take(piece.slice(half))
+    def attempt(piece: pa.RecordBatch, start: int) -> str | None:
+        if why := rejects([*accepted, piece]):
+            return why
+        accepted.append(piece)
+        return None
 
     for batch in rows:
         if batch.num_rows:
-            take(batch)
-    return accepted, refused
+            found = list(rejected_rows(batch, attempt))
+            rejected += [(to_structs(kind, batch.slice(place, 1))[0], why) for place, why in found]
+    return accepted, rejected

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from streamwork.components.columns import to_structs
 from streamwork.components.sink import RowsRejected, WriteStopped
+from streamwork.delivery.bisection import rejected_rows
 from streamwork.engine.steps.emitted import Outputs
 from streamwork.engine.steps.staging import Staging
 from streamwork.engine.steps.step import Step
@@ -77,24 +78,25 @@ class WriteStep(Step):
         if not self._may_write:  # another attempt at this epoch has begun to write; how much it has written is unknown
             self.dropped += rows.num_rows
             return
+        for place, rejected in rejected_rows(rows, lambda piece, start: self._attempt(piece, roots[start:])):
+            self._give_up(rows.slice(place, 1), roots[place : place + 1], rejected)
+
+    def _attempt(self, rows: pa.RecordBatch, roots: Sequence[int]) -> RowsRejected | None:
+        """Write these rows, or return why the sink rejects them. `roots` are theirs, and perhaps of rows behind them."""
         try:
             self.node.component.write(rows)
             self.delivered += rows.num_rows
         except RowsRejected as rejected:
-            if rows.num_rows == 1:
-                self._give_up(rows, roots, rejected)
-                return
-            half = rows.num_rows // 2
-            self._write(rows.slice(0, half), roots[:half])
-            self._write(rows.slice(half), roots[half:])
+            return rejected
         except WriteStopped as stopped:
             done = stopped.written
             self.delivered += done
             self._give_up(rows.slice(done, 1), roots[done : done + 1], stopped.error)
             if done + 1 < rows.num_rows:
                 self._write(rows.slice(done + 1), roots[done + 1 :])
-        except Exception as error:  # it is unknown whether they were written
+        except Exception as error:  # whether they were written is not known
             self._give_up(rows, roots, error)
+        return None
 
     def _give_up(self, rows: pa.RecordBatch, roots: Sequence[int], error: Exception) -> None:
         if self.node.on_error == "fail":
