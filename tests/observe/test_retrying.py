@@ -119,7 +119,7 @@ def test_under_at_most_once_then_fail_is_the_end(tmp_path: Path) -> None:
 @pytest.mark.proves("the check for a stop during an epoch")
 def test_if_the_driver_did_not_look_the_stop_would_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
-    monkeypatch.setattr("streamwork.epoch.driver.Driver._read_stop", lambda self: False)
+    monkeypatch.setattr("streamwork.epoch.requests.Requests.stop_requested_now", lambda self, fences: False)
     (tmp_path / "down").touch()
     asked, ask = asking(tmp_path / "root" / "items")
 

@@ -48,34 +48,26 @@ from streamwork.engine import Abandoned
 from streamwork.epoch import reported
 from streamwork.epoch.assigning import Assigner
 from streamwork.epoch.collecting import Collector
-from streamwork.epoch.compactor import Background, Compactor, at_once
+from streamwork.epoch.compactor import Background, at_once
 from streamwork.epoch.draft import ManifestDraft
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.fences import Drop, Fences
 from streamwork.epoch.history.history import NoHistory, Recorder
-from streamwork.epoch.history.lag import InputEnds
-from streamwork.epoch.history.recording import EpochRecorder
 from streamwork.epoch.host import Host
-from streamwork.epoch.in_doubt import Doubts, InDoubt
+from streamwork.epoch.in_doubt import InDoubt
 from streamwork.epoch.in_flight import InFlight
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant, inform
+from streamwork.epoch.parts import Parts
 from streamwork.epoch.phases import Listener, Phase
-from streamwork.epoch.planner import Planner
-from streamwork.epoch.pruning import Pruner
-from streamwork.epoch.read_progress import ProgressReporter
 from streamwork.epoch.recovery.recovery import NOTHING, Recovery
-from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.requests import Requests
-from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import by_report
 from streamwork.epoch.starting import Start, Started
 from streamwork.epoch.store import Store
-from streamwork.epoch.views import Views
 from streamwork.job import Graph, Layout, Settings
-from streamwork.state import StateFiles
-from streamwork.world import Clock, Processes, RealProcesses, SteadyClock
+from streamwork.world import Clock, Processes, RealProcesses
 
 
 class Driver:
@@ -97,15 +89,13 @@ class Driver:
         overlap: bool | None = None,
         change_semantics: bool = False,
         refill: Collection[str] = (),
-        stopping: Callable[[], bool] = lambda: False,
         requests: Requests | None = None,
         drop: Drop = NOTHING,
         participants: Sequence[Participant] = (),
     ) -> None:
         """`depth` is how many epochs may be in flight; `background` is where snapshots are made. With `overlap` an epoch is
         computed while the sinks commit the one before it; None: where the host can. `refill` names sinks that are filled again
-        from the kept checkpoints if they are lost. `stopping` is True once a signal requests a stop, `requests` are those from
-        `control/`; both are asked often, and from any thread. `participants` are told after the driver's own.
+        from the kept checkpoints if they are lost. `participants` are told after the driver's own (`epoch.parts`).
         """
         self.graph = graph
         self.at: Manifest
@@ -116,50 +106,32 @@ class Driver:
         self._clock = clock
         self._new_uid = new_uid
         self._listener = listener
-        self._stopping = stopping
-        self._requests = requests
+        self._requests = requests or Requests(None, clock.monotonic)
         self._effects = Effects(store)
-        self._sinks = Sinks(graph, store)
+        parts = self._parts = Parts(
+            graph,
+            settings,
+            store,
+            clock,
+            self.fences,
+            host.ends_known,
+            history or NoHistory(),
+            background,
+            self._new_stem,
+            participants,
+        )
+        self.participants = parts.participants
         self._recovery = Recovery(
-            graph, store, self.fences, self._sinks, accept_divergence, change_semantics, refill, drop
+            graph, store, self.fences, parts.sinks, accept_divergence, change_semantics, refill, drop
         )
         self._start = Start(
-            graph, settings, store, clock, self.fences, self._sinks, self._recovery, drop, new_uid, take_over
-        )
-        steady, recorder = SteadyClock(clock), history or NoHistory()
-        self._doubts = Doubts(graph, recorder)
-        self._redelivery = Redelivery(graph, settings, store, self._new_stem, lambda: _microseconds(steady.now()))
-        self._planner = Planner(
-            graph,
-            store,
-            self._redelivery,
-            InputEnds(graph, clock, recorder),
-            lambda: _microseconds(clock.now()),
-            host.ends_known,
-        )
-        files = StateFiles(store.disk, store.folder)
-        self._compactor = Compactor(graph, files, settings.groups, background, self._new_stem, store.discard_files)
-        self._pruner = Pruner(store, self.fences, self._compactor, settings.retain)
-        views = Views(graph, store, self.fences)
-        self._progress = ProgressReporter(graph, store.folder.name, self.fences, self._pruner, views, clock)
-        self.participants: Sequence[Participant] = (
-            self._doubts,  # first: input in doubt is recorded even if something below fails
-            self._planner,  # before redelivery: it refuses a changed input, which redelivery would read
-            self._redelivery,
-            self._sinks,
-            self._compactor,
-            views,
-            EpochRecorder(clock, recorder),
-            self._progress,
-            *participants,
+            graph, settings, store, clock, self.fences, parts.sinks, self._recovery, drop, new_uid, take_over
         )
         # Ends that are known by report, and events that come again, are known at the end of an epoch: none is built on it before.
-        in_turn = self._planner.asks or graph.promise.acknowledges
+        in_turn = parts.planner.asks or graph.promise.acknowledges
         self._overlap = (host.overlaps if overlap is None else overlap) and not in_turn
         self._depth = 1 if in_turn else depth
-        self._retries: Watch | None = (
-            None  # the marks of tasks that retry an event; these three are None before the start
-        )
+        self._retries: Watch | None = None  # the marks of tasks that retry an event; None before the start
         self._collector: Collector
         self._in_flight: InFlight
 
@@ -172,33 +144,42 @@ class Driver:
         self.fences.check(self.fence)
         self._effects.publish(self.at)
         story = [*recovered.story]
-        self._planner.catch_up(recovered.route)
+        self._parts.planner.catch_up(recovered.route)
         for participant in self.participants:
             story += participant.resume(footing)
         self._recovery.set_aside(recovered, self.fence)  # 9
-        self._pruner.begin(self.fence, recovered.line)
-        self._redelivery.prune(self._pruner.oldest)
+        self._parts.pruner.begin(self.fence, recovered.line)
+        self._parts.redelivery.prune(self._parts.pruner.oldest)
         self._tell(Phase.PRUNE, self.at.epoch)
-        self._progress.report_if_new()
+        self._parts.progress.report_if_new()
         rolled_forward = self.at.epoch if footing.rolled_forward else None
-        return Started(self.fence, footing.new, self.at.epoch, rolled_forward, tuple(story), self._planner.skipped)
+        return Started(
+            self.fence, footing.new, self.at.epoch, rolled_forward, tuple(story), self._parts.planner.skipped
+        )
 
     def _set_up(self, layout: Layout) -> None:
         """What can be made when the fence and the number of key groups are known."""
         folder, clock = self._store.folder, self._clock
         retries = self._retries = Watch(self._store.disk, folder, self.fence, clock.monotonic)
         retries.clear()
-        assigner = Assigner(layout, self._settings, folder, self.at.uid, self._planner)
+        assigner = Assigner(layout, self._settings, folder, self.at.uid, self._parts.planner)
         flight = self._in_flight = InFlight(
-            layout, self._host, clock, self.fences, self._planner, assigner, self.participants, self._tell
+            layout, self._host, clock, self.fences, self._parts.planner, assigner, self.participants, self._tell
         )
         self._collector = Collector(
-            layout, self._settings, self._host, clock, retries, self._read_stop, flight.repeat, self._tell
+            layout,
+            self._settings,
+            self._host,
+            clock,
+            retries,
+            lambda: self._requests.stop_requested_now(self.fences),
+            flight.repeat,
+            self._tell,
         )
 
     def end_where_input_ends(self) -> None:
         """After a start: read the input that is there now, and plan nothing beyond it. Sources without offsets are asked once."""
-        self._planner.end_where_input_ends(self.at.positions)
+        self._parts.planner.end_where_input_ends(self.at.positions)
 
     # ---- one epoch ------------------------------------------------------------------------------------------------
 
@@ -211,7 +192,7 @@ class Driver:
                 if not last:
                     self._in_flight.plan(self._depth)
                 if not self._in_flight:
-                    self._progress.report_if_new()
+                    self._parts.progress.report_if_new()
                     return None
                 try:
                     return self._run(next(iter(self._in_flight)), last)
@@ -240,7 +221,7 @@ class Driver:
             inform(self.participants, epoch)
             return None
         self._prepare(epoch)
-        if self._overlap and self._planner.limited and not last:
+        if self._overlap and self._parts.planner.limited and not last:
             self.fences.check(self.fence)  # a driver that has lost the job plans nothing more
             self._in_flight.plan(1)
         self._commit(epoch)
@@ -255,7 +236,7 @@ class Driver:
             return False
         if reported.moved(self.graph, self._in_flight.chains, reports) or any(r.troubles or r.acked for r in reports):
             return False
-        return plan.start.reaches(reported.end_of(plan, reports)) and not self._redelivery.is_due()
+        return plan.start.reaches(reported.end_of(plan, reports)) and not self._parts.redelivery.is_due()
 
     def _prepare(self, epoch: Epoch) -> None:
         """4. From here on the epoch is never abandoned, only rolled forward."""
@@ -277,11 +258,11 @@ class Driver:
 
     def _commit(self, epoch: Epoch) -> None:
         """5. Offer the staged outputs to every sink: the ledger decides."""
-        deterministic = self.graph.deterministic or self._planner.catches_up
-        for name in self._sinks.ids:
-            self._sinks.offer(name, epoch.manifest, self.at, deterministic)
+        deterministic = self.graph.deterministic or self._parts.planner.catches_up
+        for name in self._parts.sinks.ids:
+            self._parts.sinks.offer(name, epoch.manifest, self.at, deterministic)
             self._tell(Phase.COMMIT, epoch.number)
-        epoch.commit(self._sinks.refused(epoch.number))
+        epoch.commit(self._parts.sinks.refused(epoch.number))
         epoch.timings.lap(Phase.COMMIT)
         inform(self.participants, epoch)
 
@@ -299,8 +280,8 @@ class Driver:
         inform(self.participants, epoch)
 
     def _prune(self, epoch: Epoch) -> None:
-        self._pruner.prune(self.fence, epoch.manifest)
-        self._redelivery.prune(self._pruner.oldest)
+        self._parts.pruner.prune(self.fence, epoch.manifest)
+        self._parts.redelivery.prune(self._parts.pruner.oldest)
         epoch.finish()
         epoch.timings.lap(Phase.PRUNE)
         self._tell(Phase.PRUNE, epoch.number)
@@ -320,48 +301,35 @@ class Driver:
         self.fences.beat()
 
     def attend(self) -> None:
-        """Between two epochs, and while idle: stop if another driver has taken the job, and read the requests."""
-        mine = self.fences.mine
-        if mine is not None and self._requests is not None and self._requests.is_due():
-            self.fences.check(mine.fence)
-            self._requests.read(mine.fence)
+        """Between two epochs, and while idle: refuse to go on if another driver has taken the job, and read the requests."""
+        self._requests.attend(self.fences)
 
     @property
     def stop_requested(self) -> bool:
-        """True if a signal or a request that was read asks for a stop."""
-        return self._stopping() or (self._requests is not None and self._requests.stop)
-
-    def _read_stop(self) -> bool:
-        """The same during an epoch, where requests are read now. Called from any thread."""
-        if not self.stop_requested and self._requests is not None and self.fences.mine is not None:
-            self._requests.read(self.fences.mine.fence)
-        return self.stop_requested
+        """True if a signal, or a request that was read, asks for a stop."""
+        return self._requests.stop_requested
 
     @property
     def refusals(self) -> Mapping[str, int]:
         """Rows that sinks refused at a commit of this driver: how many are "dropped", how many "dead_letters"."""
-        return self._sinks.refusals
+        return self._parts.sinks.refusals
 
     @property
     def in_doubt(self) -> Sequence[InDoubt]:
         """Under at-most-once: input in doubt that this driver found, and that of its own epochs that broke off."""
-        return self._doubts.found
+        return self._parts.doubts.found
 
     def unsettled(self) -> bool:
         """True if events wait for another attempt, or to be acknowledged."""
-        return bool(self._redelivery.waiting)
-
-    def finished(self) -> bool:
-        """True if no input will ever come again."""
-        return all(node.component.bounded for node in self.graph.sources)
+        return bool(self._parts.redelivery.waiting)
 
     def asks(self) -> bool:
-        """True if sources are read by report: whether there is input is known when an epoch has asked."""
-        return self._planner.asks
+        """True if sources are read by report: whether there is input is known when an epoch has polled them."""
+        return self._parts.planner.asks
 
     def behind(self) -> bool:
         """True if an epoch is in flight, or the last plan could not take all the input that was there."""
-        return self._planner.limited or bool(self._in_flight)
+        return self._parts.planner.limited or bool(self._in_flight)
 
     def close(self) -> None:
         """Release everything; any driver can start the job again."""
@@ -372,8 +340,3 @@ class Driver:
             self._retries.clear()
         with contextlib.suppress(OSError):  # then the next driver waits a little longer
             self.fences.end()
-
-
-def _microseconds(seconds: float) -> int:
-    """Microseconds since 1970."""
-    return round(seconds * 1_000_000)

@@ -1,4 +1,4 @@
-"""The requests that the drivers of one run have taken from `control/`. A restart does not forget them."""
+"""Requests to stop, by a signal or by a file in `control/`, as the drivers of one run know them. A restart does not forget them."""
 
 from __future__ import annotations
 
@@ -6,39 +6,54 @@ import contextlib
 from collections.abc import Callable
 
 from streamwork.epoch.control import Control, Kind, Request
+from streamwork.epoch.fences import Fences
 
 READ_SECONDS = 0.2
 """How often, at most, a driver reads its requests between epochs."""
 
 
 class Requests:
-    def __init__(self, control: Control, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        control: Control | None,
+        monotonic: Callable[[], float],
+        signalled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Without `control` no files are read. `signalled` is True once a signal asks for a stop."""
         self._control = control
         self._now = monotonic
-        self._read = float("-inf")
+        self._signalled = signalled
+        self._read_at = float("-inf")
         self._stops: list[Request] = []
 
     @property
-    def stop(self) -> bool:
-        """True if a stop is requested."""
-        return bool(self._stops)
+    def stop_requested(self) -> bool:
+        """True if a signal, or a request that was read, asks for a stop. May be called from any thread."""
+        return self._signalled() or bool(self._stops)
 
-    def is_due(self) -> bool:
-        """True, once, if the requests were not read for a while."""
+    def attend(self, fences: Fences) -> None:
+        """Between two epochs, and while idle: refuse to go on if another driver has taken the job, and read the requests."""
         now = self._now()
-        if now < self._read + READ_SECONDS:
-            return False
-        self._read = now
-        return True
+        if self._control is None or fences.mine is None or now < self._read_at + READ_SECONDS:
+            return
+        self._read_at = now
+        fences.check(fences.mine.fence)
+        self._read(self._control, fences.mine.fence)
 
-    def read(self, fence: int) -> None:
-        """Take the requests to the driver of this fence. May be called from any thread."""
-        for request in self._control.requests(fence):
+    def stop_requested_now(self, fences: Fences) -> bool:
+        """During an epoch: the requests are read first. May be called from any thread."""
+        if not self.stop_requested and self._control is not None and fences.mine is not None:
+            self._read(self._control, fences.mine.fence)
+        return self.stop_requested
+
+    def _read(self, control: Control, fence: int) -> None:
+        for request in control.requests(fence):
             if request.kind is Kind.STOP and request not in self._stops:
                 self._stops.append(request)
 
     def answer(self, ok: bool, text: str, checkpoint: int | None) -> None:
         """The run ends: answer every request to stop it. `checkpoint` is the newest completed one."""
         for request in self._stops:
+            assert self._control is not None, "it was read there"
             with contextlib.suppress(OSError):  # the process that asked sees that the driver has ended
                 self._control.reply(request, ok, text, checkpoint)

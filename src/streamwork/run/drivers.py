@@ -55,7 +55,8 @@ class Drivers:
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
         self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
-        self._requests = Requests(Control(self._store.disk, self._store.folder, clock), clock.monotonic)
+        control = Control(self._store.disk, self._store.folder, clock)
+        self._requests = Requests(control, clock.monotonic, lambda: stop.asked)
         self._stop = stop
 
     def run(self) -> int:
@@ -102,7 +103,6 @@ class Drivers:
             background=self._background.submit,
             change_semantics=self._options.change_semantics,
             refill=self._options.refill,
-            stopping=lambda: self._stop.asked,
             requests=self._requests,
             drop=self._drop,
         )
@@ -155,7 +155,7 @@ class Drivers:
         catches_up = self._options.until_caught_up or self._options.mode is Mode.BATCH
         if catches_up:
             driver.end_where_input_ends()
-        ends = catches_up or driver.finished()
+        ends = catches_up or all(node.component.bounded for node in self._graph.sources)
         while not driver.stop_requested:
             planned = self._clock.monotonic()
             if driver.run_epoch() is None:
@@ -178,8 +178,7 @@ class Drivers:
             self._stop.wait(min(left, READ_SECONDS))
 
     def _answer(self, ok: bool, text: str) -> None:
-        if self._requests.stop:
-            self._requests.answer(ok, text, max(self._store.completed(), default=None))
+        self._requests.answer(ok, text, max(self._store.completed(), default=None))
 
     # ---- the result --------------------------------------------------------------------------------------
 
@@ -204,7 +203,7 @@ class Drivers:
 
     @property
     def stopping(self) -> bool:
-        return self._stop.asked or self._requests.stop
+        return self._requests.stop_requested
 
     def pause(self, seconds: float) -> None:
         """Wait between two drivers. The run keeps the job: the heartbeat continues, and a stop can be requested."""
