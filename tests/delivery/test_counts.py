@@ -19,7 +19,8 @@ from streamwork.delivery.counts import KINDS, TOGETHER, Counts, broken_off, is_c
 from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.step import Step
 from streamwork.epoch import Phase, collecting
-from streamwork.epoch.history.history import Result, counts, outcomes, rows, totals
+from streamwork.epoch.history.reading import counts, outcomes, rows, totals
+from streamwork.epoch.history.values import Result
 
 FINE = {
     "processed": 10,

@@ -19,7 +19,7 @@ from sample import Payment, run_job
 from streamwork import Job, ListSource, Operator, SqliteSink
 from streamwork.components import Position
 from streamwork.epoch.fences import Fences
-from streamwork.epoch.history.history import in_doubt
+from streamwork.epoch.history.reading import in_doubt
 from streamwork.epoch.in_doubt import Doubts, InDoubt, lines
 from streamwork.epoch.manifest import Plan
 from streamwork.run.mode import Mode

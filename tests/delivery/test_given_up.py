@@ -20,7 +20,7 @@ from streamwork import Job, KeyedOperator, ListSource, Operator, SqliteSink
 from streamwork.cli.progress import end_lines
 from streamwork.delivery import Acknowledger, DeadLetters, Inbox, Outcome
 from streamwork.epoch import Phase
-from streamwork.epoch.history.history import totals
+from streamwork.epoch.history.reading import totals
 from streamwork.run.mode import Mode
 from streamwork.run.options import RunOptions
 from streamwork.run.runner import run as run_until_stopped

@@ -11,19 +11,10 @@ import pytest
 
 from streamwork.delivery.counts import Counts
 from streamwork.epoch.history import history
-from streamwork.epoch.history.history import (
-    Count,
-    History,
-    NoHistory,
-    Recorder,
-    Result,
-    Row,
-    Seconds,
-    counts,
-    outcomes,
-    rows,
-    totals,
-)
+from streamwork.epoch.history.history import History
+from streamwork.epoch.history.reading import counts, outcomes, rows, totals
+from streamwork.epoch.history.recorder import NoHistory, Recorder
+from streamwork.epoch.history.values import Count, Result, Row, Seconds
 
 
 def row(epoch: int, fence: int = 1, outcome: Result = Result.COMPLETED) -> Row:

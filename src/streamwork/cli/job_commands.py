@@ -15,7 +15,7 @@ from rich.table import Table
 
 from streamwork.cli.output import JSON, console, print_json, say
 from streamwork.cli.status_text import status_lines
-from streamwork.epoch.history.history import Seconds
+from streamwork.epoch.history.values import Seconds
 from streamwork.errors import WrongUse
 from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job

@@ -9,8 +9,8 @@ import msgspec
 
 from streamwork.delivery.counts import KINDS
 from streamwork.epoch.fences import Holder, Life, moment
-from streamwork.epoch.history.history import Seconds
 from streamwork.epoch.history.lag import Lag
+from streamwork.epoch.history.values import Seconds
 from streamwork.epoch.in_doubt import lines as doubt_lines
 from streamwork.observe.counts import ComponentCounts
 from streamwork.observe.dead_letters import LetterCounts

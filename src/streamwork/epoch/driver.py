@@ -53,7 +53,7 @@ from streamwork.epoch.draft import ManifestDraft
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.fences import Drop, Fences
-from streamwork.epoch.history.history import NoHistory, Recorder
+from streamwork.epoch.history.recorder import NoHistory, Recorder
 from streamwork.epoch.host import Host
 from streamwork.epoch.in_doubt import InDoubt
 from streamwork.epoch.in_flight import InFlight

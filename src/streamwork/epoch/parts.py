@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from streamwork.engine import EndKnown
 from streamwork.epoch.compactor import Background, Compactor
 from streamwork.epoch.fences import Fences
-from streamwork.epoch.history.history import Recorder
 from streamwork.epoch.history.lag import InputEnds
+from streamwork.epoch.history.recorder import Recorder
 from streamwork.epoch.history.recording import EpochRecorder
 from streamwork.epoch.in_doubt import Doubts
 from streamwork.epoch.participant import Participant

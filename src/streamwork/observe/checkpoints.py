@@ -12,7 +12,9 @@ from msgspec import UNSET, UnsetType
 from streamwork.components import Position
 from streamwork.epoch import Manifest, Store
 from streamwork.epoch.fences import Fences, Life
-from streamwork.epoch.history.history import KEEP, Row, Seconds, rows
+from streamwork.epoch.history.history import KEEP
+from streamwork.epoch.history.reading import rows
+from streamwork.epoch.history.values import Row, Seconds
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.recovery.verify import Verifier

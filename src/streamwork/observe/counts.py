@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from streamwork.delivery.counts import KINDS, summed
-from streamwork.epoch.history.history import counts, totals
+from streamwork.epoch.history.reading import counts, totals
 
 
 class InstanceCounts(msgspec.Struct, frozen=True):

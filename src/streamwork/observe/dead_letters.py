@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from streamwork.delivery import DeadLetters, Inbox, Letter
-from streamwork.epoch.history.history import totals
+from streamwork.epoch.history.reading import totals
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused, WrongUse

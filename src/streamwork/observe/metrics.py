@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from streamwork.epoch.history.history import Result
+from streamwork.epoch.history.values import Result
 from streamwork.observe.status import JobStatus
 
 

@@ -11,8 +11,9 @@ import msgspec
 
 from streamwork.components import Position
 from streamwork.epoch.fences import Fences, Holder, Life
-from streamwork.epoch.history.history import Result, Seconds, in_doubt, input_ends, outcomes, rows
 from streamwork.epoch.history.lag import Lag, lags
+from streamwork.epoch.history.reading import in_doubt, input_ends, outcomes, rows
+from streamwork.epoch.history.values import Result, Seconds
 from streamwork.epoch.in_doubt import InDoubt
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.store import Store

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from streamwork.delivery.counts import Counts, Refusals, settled
 from streamwork.epoch.epoch import Epoch, State
-from streamwork.epoch.history.history import Recorder, Result, Row, Seconds
+from streamwork.epoch.history.recorder import Recorder
+from streamwork.epoch.history.values import Result, Row, Seconds
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant
 from streamwork.world import Clock

@@ -1,0 +1,104 @@
+"""Reads ``history.sqlite``. Nothing is changed; a history that is missing or cannot be read has no rows."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from streamwork.delivery.counts import KINDS, Counts
+from streamwork.epoch.history.lag import InputEnd
+from streamwork.epoch.history.tables import COLUMNS, ENDS, IN_DOUBT, NAMES, STEPS
+from streamwork.epoch.history.values import Count, Row, Sum
+from streamwork.epoch.in_doubt import InDoubt
+
+T = TypeVar("T")
+
+
+def rows(path: Path, last: int) -> Sequence[Row]:
+    """The newest rows, newest first; none if there is no history, or none that can be read."""
+    found = _query(path, f"SELECT {NAMES} FROM epochs ORDER BY epoch DESC, fence DESC, rowid DESC LIMIT ?", (last,))
+    try:
+        return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
+    except msgspec.ValidationError:
+        return []
+
+
+def counts(path: Path, epoch: int) -> list[Count]:
+    """What was counted in one epoch, by instance."""
+    return _counts(_query(path, f"{_counted(path, 'counts')} WHERE epoch = ?", (epoch,)))
+
+
+def totals(path: Path) -> list[Count]:
+    """What was counted since the history was begun, by what became of it and by instance."""
+    return _counts(_query(path, _counted(path, "totals")))
+
+
+def outcomes(path: Path) -> list[Sum]:
+    """How many epochs came to what since the history was begun."""
+    steps = ", ".join(f'"{step}"' for step in STEPS)
+    found = _query(path, f"SELECT outcome, epochs, {steps} FROM outcomes")
+    try:
+        return [
+            msgspec.convert(
+                {"outcome": outcome, "epochs": epochs, "seconds": dict(zip(STEPS, seconds, strict=True))}, Sum
+            )
+            for outcome, epochs, *seconds in found
+        ]
+    except msgspec.ValidationError:
+        return []
+
+
+def in_doubt(path: Path) -> list[InDoubt]:
+    """What is in doubt since the history was begun, oldest first."""
+    return _all(path, InDoubt, f"SELECT {IN_DOUBT} FROM in_doubt ORDER BY epoch, source")
+
+
+def input_ends(path: Path) -> list[InputEnd]:
+    """Where the input of each source partition ended when a driver last looked."""
+    return _all(path, InputEnd, f"SELECT {ENDS} FROM ends ORDER BY source, partition")
+
+
+def _all(path: Path, kind: type[T], query: str) -> list[T]:
+    """The rows of a table whose columns are the fields of `kind`; none if they cannot be read as such."""
+    names = [field.name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
+    try:
+        return [msgspec.convert(dict(zip(names, values, strict=True)), kind) for values in _query(path, query)]
+    except msgspec.ValidationError:
+        return []
+
+
+def _counted(path: Path, table: str) -> str:
+    """The query for what was counted. What an earlier version did not count is 0."""
+    known = {name for _, name, *_ in _query(path, f"PRAGMA table_info({table})")}
+    kinds = ", ".join(kind if kind in known else f"0 AS {kind}" for kind in KINDS)
+    return f"SELECT outcome, component, instance, {kinds} FROM {table}"
+
+
+def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    if not path.exists():
+        return []
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+            return db.execute(query, values).fetchall()
+    except sqlite3.Error:
+        return []
+
+
+def _row(values: dict[str, object]) -> Row:
+    return msgspec.convert({**values, "seconds": {step: values[step] for step in STEPS}}, Row)
+
+
+def _counts(found: Iterable[tuple[object, ...]]) -> list[Count]:
+    names = Counts.__struct_fields__
+    try:
+        return [
+            msgspec.convert({"outcome": outcome, "counts": dict(zip(names, values, strict=True))}, Count)
+            for outcome, *values in found
+        ]
+    except msgspec.ValidationError:
+        return []

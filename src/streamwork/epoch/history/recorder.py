@@ -1,0 +1,52 @@
+"""What a driver records in a history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from streamwork.delivery.counts import Counts
+from streamwork.epoch.history.lag import InputEnd
+from streamwork.epoch.history.values import Row
+from streamwork.epoch.in_doubt import InDoubt
+
+
+class Recorder(Protocol):
+    def record(
+        self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
+    ) -> None:
+        """Take note of an epoch, of what was counted in it, and of what was counted in vain before it was computed again. With
+        `once` nothing is done if that epoch is known to be committed already. Never raises.
+        """
+
+    def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
+        """Take note of input that is in doubt, and return what of it is news: not known already, nor known to be committed.
+        Never raises.
+        """
+
+    def input_ends(self, ends: Sequence[InputEnd]) -> None:
+        """Record where input ends. Never raises."""
+
+    def back_to(self, epoch: int) -> None:
+        """A start goes on from this epoch: whatever was committed beyond it was passed over, and counts as done in vain. Never
+        raises.
+        """
+
+    def close(self) -> None: ...
+
+
+class NoHistory:
+    """Records nothing: for simulations."""
+
+    def record(
+        self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
+    ) -> None: ...
+
+    def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
+        return found
+
+    def input_ends(self, ends: Sequence[InputEnd]) -> None: ...
+
+    def back_to(self, epoch: int) -> None: ...
+
+    def close(self) -> None: ...

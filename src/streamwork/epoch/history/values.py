@@ -1,0 +1,59 @@
+"""What a history holds of epochs: values that its writer and its readers share."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from streamwork.delivery.counts import Counts
+
+
+class Result(Enum):
+    COMPLETED = "completed"
+    ABANDONED = "abandoned"
+    ROLLED_FORWARD = "rolled-forward"
+    FAILED = "failed"  # computing it raised an error; the driver ended
+
+    @property
+    def committed(self) -> bool:
+        """True if every sink has it."""
+        return self in (Result.COMPLETED, Result.ROLLED_FORWARD)
+
+
+class Seconds(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each step took; None for a step that was not reached."""
+
+    plan: float | None = None
+    compute: float | None = None
+    prepare: float | None = None
+    commit: float | None = None
+    complete: float | None = None
+    prune: float | None = None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one epoch."""
+
+    epoch: int
+    fence: int
+    outcome: Result
+    started: float  # seconds since 1970
+    seconds: Seconds = Seconds()
+    events: int = 0
+    note: str = ""
+
+
+class Count(msgspec.Struct, frozen=True):
+    """What one instance of a component counted: in one epoch, or in all that came to the same."""
+
+    outcome: Result
+    counts: Counts
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """How many epochs came to the same, and the seconds of their steps."""
+
+    outcome: Result
+    epochs: int
+    seconds: Seconds
