@@ -83,7 +83,7 @@ def test_what_waits_comes_again_at_once(tmp_path: Path, target: str) -> None:
     told = Told(10**9)
     live(tmp_path, TARGETS[target], told)
     assert rows(tmp_path) == ONCE
-    assert told.story == ("events are not acknowledged any more: 2 that waited come again, through the inbox",)
+    assert told.story == ("events are no longer acknowledged: 2 that waited come again, through the inbox",)
 
 
 def test_on_every_host(tmp_path: Path, mode: str) -> None:

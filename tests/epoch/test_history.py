@@ -26,14 +26,14 @@ def test_what_was_recorded_comes_back_newest_first(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     assert rows(path, 10) == []
     troubles: list[str] = []
-    recorded = History(path, tell=troubles.append)
+    recorded = History(path, warn=troubles.append)
     written = [row(1), row(2, outcome=Result.ABANDONED), row(3), row(3, fence=2, outcome=Result.ROLLED_FORWARD)]
     for one in written:
         recorded.record(one)
     assert rows(path, 10) == written[::-1], "also while the driver has it open"
     assert [one.epoch for one in rows(path, 2)] == [3, 3]
     recorded.close()
-    again = History(path, tell=troubles.append)
+    again = History(path, warn=troubles.append)
     again.record(row(4))
     assert [one.epoch for one in rows(path, 2)] == [4, 3]
     assert troubles == []
@@ -64,12 +64,12 @@ def test_a_damaged_one_is_set_aside_and_a_fresh_one_begun(tmp_path: Path) -> Non
     for number in (1, 2):
         path.write_bytes(b"this is no database, but long enough to be looked at" * 50)
         troubles: list[str] = []
-        recorded = History(path, tell=troubles.append)
+        recorded = History(path, warn=troubles.append)
         recorded.record(row(number))
         recorded.close()
         assert [one.epoch for one in rows(path, 10)] == [number]
         assert path.with_name(f"history.sqlite.damaged-{number}").read_bytes().startswith(b"this is no database")
-        assert len(troubles) == 1 and "a fresh one was begun" in troubles[0]
+        assert len(troubles) == 1 and "a new one was created" in troubles[0]
 
 
 def test_one_with_other_tables_is_set_aside_too(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_locked_one_costs_a_row_and_little_time(tmp_path: Path, monkeypatch: p
         return sqlite3.Connection(*given, timeout=timeout, **named)
 
     monkeypatch.setattr("streamwork.epoch.history.history.sqlite3.connect", connect)
-    recorded = History(path, tell=troubles.append)
+    recorded = History(path, warn=troubles.append)
     recorded.record(row(1))
     with closing(sqlite3.Connection(path)) as db:
         db.execute("BEGIN EXCLUSIVE")
@@ -115,11 +115,11 @@ def test_a_locked_one_costs_a_row_and_little_time(tmp_path: Path, monkeypatch: p
 
 def test_no_folder_no_history_no_error(tmp_path: Path) -> None:
     troubles: list[str] = []
-    recorded = History(tmp_path / "nowhere" / "history.sqlite", tell=troubles.append)
+    recorded = History(tmp_path / "nowhere" / "history.sqlite", warn=troubles.append)
     for epoch in range(1, 20):
         recorded.record(row(epoch))
     recorded.close()
-    assert len(troubles) == history.MOST_TOLD and not (tmp_path / "nowhere").exists()
+    assert len(troubles) == history.MOST_WARNINGS and not (tmp_path / "nowhere").exists()
     (tmp_path / "folder").mkdir()
     History(tmp_path / "folder").record(row(1))
 
@@ -222,7 +222,7 @@ def test_a_file_of_a_version_that_counted_less_is_read_and_goes_on(tmp_path: Pat
     assert [one.counts for one in totals(path)] == [Counts("work", 0, 5, 5)]
     assert [one.counts for one in counts(path, 1)] == [Counts("work", 0, 5, 5)]
     told: list[str] = []
-    recorded = History(path, tell=told.append)
+    recorded = History(path, warn=told.append)
     recorded.record(Row(epoch=2, fence=1, outcome=Result.COMPLETED, started=0.0), [Counts("work", 0, 1, 1, retried=7)])
     recorded.close()
     assert told == [] and [one.counts for one in totals(path)] == [Counts("work", 0, 6, 6, retried=7)]

@@ -92,18 +92,18 @@ class Marks:
     def on_started(self, job: str, started: Started) -> None:
         self._lap("recovery")
 
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
+    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
         if "recovery" not in self._parts:
             return
-        if not self._said and step in FIRST_EPOCH:
-            self._lap(step.value)
-        if not self._said and step is Phase.COMPLETE:
+        if not self._said and phase in FIRST_EPOCH:
+            self._lap(phase.value)
+        if not self._said and phase is Phase.COMPLETE:
             self._said = True
             first = sum(self._parts[one.value] for one in FIRST_EPOCH)
             marks = {"up": self._up, "done": self._last, "epoch": float(epoch), "first_epoch": first}
             _say(msgspec.json.encode({**self._parts, **marks}).decode())
             _wait()
-        elif self._said and step is Phase.PREPARE:
+        elif self._said and phase is Phase.PREPARE:
             _say("prepared")
             _wait()
 

@@ -67,8 +67,8 @@ class PlainWatcher:
             self._say(line)
         self._count = Count()
 
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
-        if step is Phase.COMPLETE and manifest is not None:
+    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
+        if phase is Phase.COMPLETE and manifest is not None:
             self._pending = self._count.line(manifest)
             if time.monotonic() - self._shown >= PLAIN_SECONDS:
                 self._flush()
@@ -113,8 +113,8 @@ class TerminalWatcher:
         self._show("waiting for events")
         self._count = Count()
 
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
-        if step is Phase.COMPLETE and manifest is not None:
+    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
+        if phase is Phase.COMPLETE and manifest is not None:
             self._show(self._count.line(manifest))
 
     def on_note(self, line: str) -> None:

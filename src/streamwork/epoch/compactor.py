@@ -1,13 +1,13 @@
 """Snapshots are made while epochs go on: begun after one, named by the manifest of a later one.
 
     1  begin    after an epoch e whose chains have grown long, for all instances at once: the manifest of e is pinned
-    2  write    file to file, in the background; what is written is named by nobody yet
+    2  write    file to file, in the background; no manifest names the files yet
     3  install  the next manifest that is prepared names the snapshots, behind the deltas of e; e is no longer pinned
 
-A crash before 3 leaves files that nobody names; the next start removes them, and the snapshot is due again.
+A crash before 3 leaves files that no manifest names; the next start removes them, and the snapshot is due again.
 
 All instances together, and e pinned, for the sake of retention: the manifest of e needs no delta after e, and those after it no
-file before e. So whatever single file is lost, one of them can do without it (`epoch.retention`).
+file before e. So if any single file is lost, one of them can do without it (`epoch.retention`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Background = Callable[[Callable[[], Snapshots]], "Future[Snapshots]"]
 
 
 def at_once(work: Callable[[], Snapshots]) -> Future[Snapshots]:
-    """In the foreground: for simulations, where everything is in one order."""
+    """Run in the foreground, for simulations with a fixed order."""
     done: Future[Snapshots] = Future()
     done.set_result(work())
     return done
@@ -88,7 +88,7 @@ class Compactor(Participant):
         self._under_way = self._background(lambda: self._write(chains))
 
     def _write(self, chains: Mapping[tuple[str, str], tuple[FileRef, ...]]) -> Snapshots:
-        """2. None at all if there is trouble: the job goes on with its long chains, and a start tells what is damaged."""
+        """2. Returns nothing after an error: the job continues with its long chains, and the next start reports damaged files."""
         made: Snapshots = {}
         try:
             for (component, instance), chain in chains.items():
@@ -118,7 +118,7 @@ class Compactor(Participant):
         return named
 
     def give_up(self) -> list[str]:
-        """At the end: wait for what is under way, which nobody will name. The paths of its files."""
+        """At the end: wait for the snapshots that are being written, and return their paths. No manifest will name them."""
         if self._under_way is None:
             return []
         made = self._under_way.result()
@@ -127,5 +127,5 @@ class Compactor(Participant):
 
     @property
     def busy(self) -> bool:
-        """True while files may be there that nobody names yet."""
+        """True while there may be files that no manifest names yet."""
         return self._under_way is not None

@@ -1,11 +1,11 @@
 """Requests to a living driver, as files: no port to guard, and any machine that sees the folder can ask.
 
-    control/ID.request.json  somebody asks the driver of a certain fence for something
-    control/ID.answer.json   the driver has done it, or says why not; whoever asked removes it
-    control/ID.malformed     what was no request, set aside
+    control/ID.request.json  a request to the driver of a certain fence
+    control/ID.answer.json   the driver has done it, or says why not; the process that asked removes it
+    control/ID.malformed     a malformed request, moved aside
 
-The driver looks between two epochs, also while it is idle. Nothing here is needed for correctness, and nothing that lies here
-can stop a driver but a request to stop.
+The driver reads its requests between two epochs, also while it is idle (`epoch.requests`). Correctness does not depend on these
+files, and only a request to stop can stop a driver.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Control:
         self._clock = clock
         self._new_id = new_id
 
-    # ---- who asks -------------------------------------------------------------------------------------------------
+    # ---- the process that asks -------------------------------------------------------------------------------------------------
 
     def ask(self, kind: Kind, fence: int, arguments: dict[str, str] | None = None) -> str:
         """Ask the driver of that fence; the id is for `answer`."""
@@ -90,10 +90,10 @@ class Control:
         """Ask no longer. The driver may be at it already."""
         self._disk.remove(self._path(asked, REQUEST))
 
-    # ---- who is asked ---------------------------------------------------------------------------------------------
+    # ---- the driver ---------------------------------------------------------------------------------------------
 
     def requests(self, fence: int) -> list[Request]:
-        """What the driver of this fence is to do, oldest first; what nobody will do is answered and tidied away.
+        """The requests to the driver of this fence, oldest first. Requests that no driver will handle are answered and removed.
 
         Never raises: a folder that cannot be read is one without requests.
         """
@@ -101,7 +101,7 @@ class Control:
         with contextlib.suppress(OSError):
             for name in self._disk.names(self._folder):
                 if name.endswith(REQUEST):
-                    found += self._take(name.removesuffix(REQUEST), fence)
+                    found += self._requests_in(name.removesuffix(REQUEST), fence)
                 elif name.endswith(ANSWER):
                     self._expire(self._folder / name)
         return sorted(found, key=lambda request: (request.asked_at, request.id))
@@ -109,9 +109,9 @@ class Control:
     def reply(self, request: Request, ok: bool, text: str, checkpoint: int | None = None) -> None:
         self._reply(request.id, ok, text, checkpoint)
 
-    def _take(self, asked: str, fence: int) -> list[Request]:
+    def _requests_in(self, asked: str, fence: int) -> list[Request]:
         path = self._path(asked, REQUEST)
-        if self._disk.exists(self._path(asked, ANSWER)):  # a crash came between answering and tidying
+        if self._disk.exists(self._path(asked, ANSWER)):  # a crash came between the answer and the removal
             self._disk.remove(path)
             return []
         try:
@@ -122,10 +122,10 @@ class Control:
             written = msgspec.json.decode(data, type=_Written)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             self._disk.replace(self._path(asked, MALFORMED), data)
-            self._reply(asked, False, f"the request cannot be read ({error}); it was set aside")
+            self._reply(asked, False, f"the request cannot be read ({error}); it was moved aside")
             return []
         if written.fence > fence:
-            return []  # it is meant for a driver that came after me
+            return []  # it is for a newer driver
         if written.fence < fence:
             self._reply(asked, False, GONE)
             return []

@@ -30,8 +30,8 @@ Under other semantics than exactly-once the instances write to the sinks in 2, a
                      wrote a plan, that it has lost the job, computes nothing; and of several attempts at an epoch only the
                      first may write (its claim). The input of an abandoned epoch is lost, too
 
-Participants (`epoch.participant`) follow the epochs: they are told of each state after its durable effect. What they do is not
-needed for a crash to end well, but for what they contribute to the manifest before 4.
+Participants (`epoch.participant`) are informed of each state of an epoch after its durable effect. Recovery does not depend on
+what they do then, only on what they contribute to the manifest before 4.
 
 Overlap. While there is a backlog and the host computes elsewhere, epoch N+1 is planned and submitted between 4 and 5 of N: its
 slice, its states and its watermarks are those of the prepared manifest N, which is never abandoned. It is collected when N is
@@ -95,7 +95,7 @@ class Driver:
     ) -> None:
         """`depth` is how many epochs may be in flight; `background` is where snapshots are made. With `overlap` an epoch is
         computed while the sinks commit the one before it; None: where the host can. `refill` names sinks that are filled again
-        from the kept checkpoints if they are lost. `participants` are told after the driver's own (`epoch.parts`).
+        from the kept checkpoints if they are lost. `participants` are informed after the driver's own (`epoch.parts`).
         """
         self.graph = graph
         self.at: Manifest
@@ -178,7 +178,7 @@ class Driver:
         )
 
     def end_where_input_ends(self) -> None:
-        """After a start: read the input that is there now, and plan nothing beyond it. Sources without offsets are asked once."""
+        """After a start: read the input that is there now, and plan nothing beyond it. Sources without offsets are polled once."""
         self._parts.planner.end_where_input_ends(self.at.positions)
 
     # ---- one epoch ------------------------------------------------------------------------------------------------

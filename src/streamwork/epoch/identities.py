@@ -6,7 +6,7 @@
                 reads. Under at-most-once it becomes durable in `sources.json` at once, since a plan is a position there
     3  plan     the plan is written, and the epoch is computed. Where instances write at once, each asks once more when it has
                 its input open, before it processes any of it (`engine.instance`)
-    4  keep     before the manifest is prepared, all are asked again, those of 2 included: an input that was replaced since the
+    4  keep     before the manifest is prepared, all are checked again, those of 2 included: an input that was replaced since the
                 plan counts for nothing. Then they become durable in `sources.json`
 
 What a crash leaves, and what the next start does with it:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EVENTS = "events"
 POLLED = "polled"  # a source that is read by report: where its slice ended was not reported
-MOST_TOLD = 5
+MOST_NAMED = 5
 
 
 class InDoubt(msgspec.Struct, frozen=True):
@@ -39,17 +39,17 @@ class InDoubt(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> int | None:
-        """None: the number is unknown."""
+        """How many events; None if that is unknown."""
         return self.end - self.start if self.unit == EVENTS else None
 
 
 class Doubter(Protocol):
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
-        """Take note, and return what of it is news."""
+        """Record input in doubt, and return the part that is new."""
 
 
 class Doubts(Participant):
-    """What a driver finds to be in doubt: what others left, and what broke off under its own hands."""
+    """The input in doubt that a driver finds: that of earlier drivers, and that of its own epochs that broke off."""
 
     def __init__(self, graph: Graph, history: Doubter) -> None:
         self.found: list[InDoubt] = []
@@ -60,9 +60,9 @@ class Doubts(Participant):
         return lines(self.recovered(footing.planned, footing.killed))
 
     def recovered(self, plans: Sequence[Plan], killed: int | None) -> Sequence[InDoubt]:
-        """Plans behind the checkpoint that is gone on from; `killed` is the fence of a driver that could not say any more what
-        became of its last one. A driver that polls works on one epoch at a time, and those that brought nothing have plans, too.
-        Returns what was not reported before.
+        """The plans beyond the checkpoint that is built on. `killed` is the fence of a driver that was killed: its last epoch
+        may have polled. A driver that polls has one epoch in flight, and idle epochs have plans, too. Returns the input that was
+        not reported before.
         """
         last = max((plan.epoch for plan in plans if plan.fence == killed), default=None)
         return self._note([one for plan in plans for one in self._of(plan, reported=plan.epoch == last)])
@@ -92,7 +92,7 @@ class Doubts(Participant):
 
 
 def lines(found: Iterable[InDoubt]) -> list[str]:
-    """For people: one line for what can be counted, one for what cannot."""
+    """One line for the events that can be counted, one for the others."""
     known, ranges, polled = 0, list[InDoubt](), list[str]()
     sources: dict[str, None] = {}
     for one in sorted(found, key=lambda one: (one.source, one.start, one.epoch)):
@@ -115,6 +115,6 @@ def lines(found: Iterable[InDoubt]) -> list[str]:
     )
     unknown = [*(f"{one.unit} {one.start:,} to {one.end:,} of {one.source}" for one in ranges), *polled]
     if unknown:
-        more = f" and {len(unknown) - MOST_TOLD} more" if len(unknown) > MOST_TOLD else ""
-        told.append(f"in doubt: an unknown number of events ({', '.join(unknown[:MOST_TOLD])}{more}) were {doubt}")
+        more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+        told.append(f"in doubt: an unknown number of events ({', '.join(unknown[:MOST_NAMED])}{more}) were {doubt}")
     return told

@@ -1,7 +1,7 @@
-"""Participants: what follows the epochs of a driver without being a step of the protocol.
+"""Participants: parts that follow the epochs of a driver without being a step of the protocol.
 
-A driver tells its participants of every state that an epoch enters, in the order of its list (`Driver.participants` says why it is
-in that order). They are told after the durable effect of that state, and before the next one begins. A participant may have
+A driver informs its participants of every state that an epoch enters, in the order of its list (`epoch.parts` has the list, and
+why it is in that order): after the durable effect of that state, and before the next one begins. A participant may have
 durable effects of its own, which the next start must be able to do again or without. An error that it raises ends the driver.
 
 To take part, derive from `Participant`, define the methods that matter, and join the list. Savepoints, metrics and the console do
@@ -28,7 +28,7 @@ class Participant:
         return ()
 
     def planned(self, epoch: Epoch) -> None:
-        """1. The plan is durable; the epoch is not submitted yet. Told again where it is computed again."""
+        """1. The plan is durable; the epoch is not submitted yet. Called again where it is computed again."""
 
     def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
         """Before 4: add to the manifest. It may still be abandoned after this."""
@@ -72,7 +72,7 @@ _HOOKS: Mapping[State, Callable[[Participant, Epoch], None]] = {
 
 
 def inform(participants: Iterable[Participant], epoch: Epoch) -> None:
-    """Tell all participants of the state that an epoch has entered."""
+    """Call all participants for the state that an epoch has entered."""
     hook = _HOOKS[epoch.state]
     for participant in participants:
         hook(participant, epoch)

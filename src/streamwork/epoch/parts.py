@@ -1,4 +1,4 @@
-"""The parts of a driver that take part in its epochs, and the order in which they are told."""
+"""The parts of a driver that take part in its epochs, and the order in which they are informed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Parts:
         new_stem: Callable[[], str],
         more: Sequence[Participant],
     ) -> None:
-        """`new_stem` gives names that were never used before: fence and attempt. `more` participants are told last."""
+        """`new_stem` gives names that were never used before: fence and attempt. `more` participants are informed last."""
         steady, files = SteadyClock(clock), StateFiles(store.disk, store.folder)
         self.sinks = Sinks(graph, store)
         self.doubts = Doubts(graph, recorder)

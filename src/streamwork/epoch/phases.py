@@ -1,4 +1,4 @@
-"""The steps of the protocol, and those who are told of them. The model (`tests/model/`) uses the same names."""
+"""The phases of a start and of an epoch, and the listeners that follow them. The model (`tests/model/`) uses the same names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamwork.epoch.manifest import Manifest
 
 
 class Phase(Enum):
-    """Listeners are told of each step when it is done; of `commit`, `register` and `rebase` once for each sink."""
+    """Listeners are called for each phase when it is done; for `commit`, `register` and `rebase` once for each sink."""
 
     REGISTER = "register"  # a start: the fence is in a sink
     READ = "read"  # it has chosen what to build on
@@ -21,11 +21,11 @@ class Phase(Enum):
     PREPARE = "prepare"  # 4
     COMMIT = "commit"  # 5
     COMPLETE = "complete"  # 6
-    PRUNE = "prune"  # what is not kept any more is gone
-    ABANDON = "abandon"  # instead of 3: the epoch came to nothing
+    PRUNE = "prune"  # what no kept checkpoint needs is removed
+    ABANDON = "abandon"  # instead of 4: the epoch is abandoned
 
 
 class Listener(Protocol):
-    """Told of each step. Progress lines are one; tests that stretch or break a step are another."""
+    """Called after each phase: to show progress, or, in tests, to stretch or break a phase."""
 
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None: ...
+    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None: ...

@@ -152,7 +152,7 @@ class Planner(Participant):
         reported = self._reported(start)
         there = self._ends(start, reported)
         end = self._route.capped(start, there.moved(self._redelivery.end(start)))
-        self._input_ends.look(start, end)
+        self._input_ends.update(start, end)
         tick = self._now()
         due = tick if self._goal is None else min(tick, self._goal.tick)
         woken = graph.timed and self.next_tick is not None and due >= self.next_tick

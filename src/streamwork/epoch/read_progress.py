@@ -1,4 +1,4 @@
-"""Tells the sources from which offsets on this job needs them, so that they can remove older input."""
+"""Reports to the sources from which offsets on this job needs them, so that they can remove older input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamwork.epoch.footing import Footing
 
 EVERY_SECONDS = 10.0
-"""How often sources are told. A late report only means that they keep more."""
+"""How often progress is reported. After a late report sources only keep more."""
 
 
 class ProgressReporter(Participant):
@@ -37,7 +37,7 @@ class ProgressReporter(Participant):
         self._clock = clock
         self._fence = 0
         self._at: Manifest | None = None
-        self._reported = float("-inf")  # when the sources were last told, and of which checkpoint
+        self._reported = float("-inf")  # when progress was last reported, and of which checkpoint
         self._reported_at = -1
 
     def resume(self, footing: Footing) -> Sequence[str]:

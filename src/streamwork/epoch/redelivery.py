@@ -1,7 +1,7 @@
-"""Events that are not done when an epoch ends, as the driver sees them: what comes again, what waits, what is given up.
+"""Events that are not processed when an epoch ends: which are retried, which wait, which become dead letters.
 
-resume    what waits is read; files of the inbox that no manifest counts are adopted; where events are not acknowledged any more,
-          both go into the inbox, to come again at once
+resume    what waits is read; files of the inbox that no manifest counts are adopted; where events are no longer acknowledged,
+          both go into the inbox, to be processed again at once
 plan      letters that a person replays, and (under acknowledging) events that are due, go into the next epoch
 prepare   what the instances could not do: it waits for its next attempt, or it is a dead letter; the manifest names both
 prune     files of the inbox are removed that no kept checkpoint can need
@@ -49,7 +49,7 @@ class Redelivery(Participant):
         new_stem: Callable[[], str],
         now: Callable[[], int],
     ) -> None:
-        """`now` tells microseconds since 1970, by a clock that does not jump (`world.SteadyClock`)."""
+        """`now` returns microseconds since 1970, by a clock that does not jump (`world.SteadyClock`)."""
         self.waiting: tuple[Waiting, ...] = ()
         self._graph = graph
         self._nodes = {node.id: node for node in graph.nodes}
@@ -80,7 +80,7 @@ class Redelivery(Participant):
         return () if self._tracks else self._move_waiting(at)
 
     def _move_waiting(self, at: Manifest) -> tuple[str, ...]:
-        """Events are not acknowledged any more: those that wait go into the inbox, which is part of every position. So each comes
+        """Events are no longer acknowledged: those that wait go into the inbox, which is part of every position. So each comes
         again as any other input does, from the next epoch on. A start that breaks off here finds what it has put there already.
         """
         orphans = self._orphans()
@@ -91,7 +91,7 @@ class Redelivery(Participant):
             self._inbox.discard(orphan.source, {orphan.key}, self._fence)
         if not waiting:
             return ()
-        return (f"events are not acknowledged any more: {len(waiting):,} that waited come again, through the inbox",)
+        return (f"events are no longer acknowledged: {len(waiting):,} that waited come again, through the inbox",)
 
     # ---- plan -----------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Redelivery(Participant):
             epoch.brought = Brought(tuple(replays), lanes, instances, tuple(again))
 
     def _instance(self, one: Waiting) -> int:
-        """Whoever has the key; else the instance that it came in by before, if there still is one of that number."""
+        """The instance that has the key; else the one that the event came in by before, if there still is one of that number."""
         node = self._nodes.get(one.source)
         if node is None:
             raise JobFailed(

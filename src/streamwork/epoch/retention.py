@@ -1,8 +1,8 @@
 """What is kept: pure policy.
 
 The newest `retain` manifests of the line that leads to the newest one, and one more, the *anchor*: the newest manifest of that
-line that can do without every file that the newest one cannot do without. So whatever single file is damaged, there is a
-manifest to go on from: the state files of a manifest that are not needed by all ways to read it can be lost anyway
+line that can do without every file that the newest one cannot do without. So if any single file is damaged, there is a
+manifest to build on: the state files of a manifest that are not needed by all ways to read it can be lost anyway
 (`state.chain`), and those that are needed by all ways are not needed by the anchor.
 """
 

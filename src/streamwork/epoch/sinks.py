@@ -41,7 +41,7 @@ class Sinks(Participant):
         self._uid = ""
         self._fence = 0
         self.refusals = {"dropped": 0, "dead_letters": 0}
-        """Rows that sinks have refused for good at a commit in this life of the job, by what became of them."""
+        """Rows that sinks refused at a commit of this driver: how many were "dropped", how many became "dead_letters"."""
         self._refused: dict[int, dict[str, tuple[str, int]]] = {}  # epoch -> as `Refusals`
 
     @property
@@ -151,7 +151,7 @@ class Sinks(Participant):
         )
 
     def refused(self, epoch: int) -> Refusals:
-        """What became of rows of this epoch that sinks have refused; then that, and what is older, is forgotten."""
+        """The rows of this epoch that sinks refused. These, and those of older epochs, are forgotten then."""
         found = self._refused.get(epoch, {})
         self._refused = {number: rows for number, rows in self._refused.items() if number > epoch}
         return found
@@ -193,7 +193,7 @@ class Sinks(Participant):
         assert takes is not None
         accepted, refused = sift(list(self.staged(manifest, name)), self._sinks[name].rejects, takes)
         if on_error == "fail" or not refused:
-            row = f"row {refused[0][0]}" if refused else "a row that could not be told from the others"
+            row = f"row {refused[0][0]}" if refused else "a row that could not be identified"
             raise JobFailed(
                 "SW-SINK-REJECTED",
                 f"sink {name} refuses {row} of checkpoint {manifest.epoch} for good: {rejected}",

@@ -87,7 +87,7 @@ class Drivers:
         host = self._host = self._start_host()
         self._stop.check()
         host.open(self._graph)
-        history = History(self._store.folder / "history.sqlite", tell=self.note)
+        history = History(self._store.folder / "history.sqlite", warn=self.note)
         driver = self.driver = Driver(
             self._graph,
             self.settings,

@@ -16,8 +16,8 @@ class Tally:
         self._sources = sources
         self._watcher = watcher
 
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
-        if manifest is not None and step is Phase.COMPLETE:
+    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
+        if manifest is not None and phase is Phase.COMPLETE:
             counted = [manifest.counters[name] for name in self._sources]
             self.checkpoints += 1
             self.events += sum(counters["processed"] for counters in counted)
@@ -26,7 +26,7 @@ class Tally:
                 self.dead_letters += counters["dead_letters"]
                 self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
         if self._watcher is not None:
-            self._watcher.on_phase(step, epoch, manifest)
+            self._watcher.on_phase(phase, epoch, manifest)
 
     def end_of(self, driver: Driver) -> None:
         """Add what no manifest contains: rows rejected at commit, and input in doubt. The driver must be closed."""

@@ -175,10 +175,10 @@ class _Simulation:
                 self._processes.restart()
         raise AssertionError(f"the run did not end after {MOST_LIVES} starts: {self._story}")
 
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
-        """Called by the driver. Each phase of the protocol is also a step at which the machine may crash."""
-        self._story.append(f"{step.value} {epoch}")
-        if step in (Phase.PREPARE, Phase.READY):  # retention has not pruned the manifest yet
+    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
+        """Called by the driver. Each phase of the protocol is also a phase at which the machine may crash."""
+        self._story.append(f"{phase.value} {epoch}")
+        if phase in (Phase.PREPARE, Phase.READY):  # retention has not pruned the manifest yet
             found = Store(self._disk, ROOT, self._graph.job).manifest(epoch)
             self._manifests[found.sha256] = found
         self._schedule.count()

@@ -35,10 +35,10 @@ _KIND_NAMES, _SUMS = ", ".join(KINDS), ", ".join(f"{kind} = {kind} + excluded.{k
 
 
 class History:
-    def __init__(self, path: Path, keep: int = KEEP, tell: Callable[[str], None] = lambda line: None) -> None:
-        """The file is made at the first row; the folder must be there by then. `tell` gets what goes wrong, for people."""
-        self._tell = tell
-        self._told = 0
+    def __init__(self, path: Path, keep: int = KEEP, warn: Callable[[str], None] = lambda line: None) -> None:
+        """The file is created with the first row; the folder must exist by then. `warn` gets a line for each problem."""
+        self._warn = warn
+        self._warned = 0
         self._path = path
         self._keep = keep
         self._db: sqlite3.Connection | None = None
@@ -51,7 +51,7 @@ class History:
 
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
         news = self._attempt(lambda db: _doubt(db, found), "what is in doubt")
-        return found if news is None else news  # better told twice than never
+        return found if news is None else news  # reported twice rather than never
 
     def input_ends(self, ends: Sequence[InputEnd]) -> None:
         self._attempt(lambda db: _write_ends(db, ends), "where input ends")
@@ -63,22 +63,22 @@ class History:
             if self._db is not None:
                 with self._db:
                     for row in _committed_beyond(self._db, epoch):
-                        _pass_over(self._db, *row)
-        except sqlite3.Error:  # then some are counted twice; if it is damaged, the next row finds out
-            self._let_go()
+                        _abandon(self._db, *row)
+        except sqlite3.Error:  # some are counted twice then; if the file is damaged, the next row replaces it
+            self._disconnect()
 
     def close(self) -> None:
-        self._let_go()
+        self._disconnect()
 
     def _attempt(self, write: Callable[[sqlite3.Connection], T], what: str) -> T | None:
         """What `write` returns; None if it cannot be done."""
         try:
             return write(self._opened())
         except sqlite3.Error as error:
-            if error.sqlite_errorcode not in _DAMAGE:  # locked, no room, no folder: the file itself may be good
+            if error.sqlite_errorcode not in _DAMAGE:  # locked, disk full, no folder: the file itself may be good
                 self._leave_out(what, error)
                 return None
-            self._begin_anew(error)
+            self._replace_damaged(error)
             try:
                 return write(self._opened())
             except sqlite3.Error as again:
@@ -108,30 +108,30 @@ class History:
                     db.execute(f"DELETE FROM {table} WHERE epoch <= (SELECT max(epoch) FROM epochs) - ?", (keep,))
         self._recorded += 1
 
-    def _begin_anew(self, error: Exception) -> None:
-        """Set the damaged file aside, under a name that is free."""
-        self._let_go()
+    def _replace_damaged(self, error: Exception) -> None:
+        """Move the damaged file aside, under a free name."""
+        self._disconnect()
         names = (self._path.with_name(f"{self._path.name}.damaged-{number}") for number in range(1, 1000))
         with contextlib.suppress(OSError, StopIteration):
             aside = next(name for name in names if not name.exists())
             self._path.replace(aside)
             self._path.with_name(f"{self._path.name}-journal").unlink(missing_ok=True)  # it belongs to the old file
-            self._trouble(f"{self._path} was damaged ({error}) and is now {aside.name}; a fresh one was begun")
+            self._trouble(f"{self._path} was damaged ({error}) and is now {aside.name}; a new one was created")
 
     def _leave_out(self, what: str, error: Exception) -> None:
         self._trouble(f"{self._path}: {what} is not in it: {error}")
-        self._let_go()
+        self._disconnect()
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._db is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._db.close()
             self._db = None
 
     def _trouble(self, what: str) -> None:
-        self._told += 1
-        if self._told <= MOST_WARNINGS:
-            self._tell(what)
+        self._warned += 1
+        if self._warned <= MOST_WARNINGS:
+            self._warn(what)
 
 
 def _values(outcome: Result, counts: Iterable[Counts]) -> list[tuple[object, ...]]:
@@ -139,7 +139,7 @@ def _values(outcome: Result, counts: Iterable[Counts]) -> list[tuple[object, ...
 
 
 def _add(db: sqlite3.Connection, table: str, key: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """An epoch that is computed several times counts as often."""
+    """An epoch that is computed several times counts every time."""
     if rows:
         insert = (
             f"INSERT INTO {table} ({key}, {_KIND_NAMES}) VALUES ({marks(rows[0])}) ON CONFLICT DO UPDATE SET {_SUMS}"
@@ -159,20 +159,20 @@ def _add_outcome(db: sqlite3.Connection, outcome: str, epochs: int, seconds: Seq
     db.execute(insert, (outcome, epochs, *seconds))
 
 
-def _pass_over(db: sqlite3.Connection, epoch: int, fence: int, outcome: str) -> None:
-    """What one epoch counted was in vain."""
-    vain, mine = Result.ABANDONED.value, (epoch, fence, outcome)
+def _abandon(db: sqlite3.Connection, epoch: int, fence: int, outcome: str) -> None:
+    """Count a committed epoch as abandoned."""
+    abandoned, mine = Result.ABANDONED.value, (epoch, fence, outcome)
     where = "WHERE epoch = ? AND fence = ? AND outcome = ?"
     counted = db.execute(f"SELECT component, instance, {_KIND_NAMES} FROM counts {where}", mine).fetchall()
     db.execute(f"DELETE FROM counts {where}", mine)
     _add(db, "totals", "outcome, component, instance", [(outcome, *c[:2], *(-n for n in c[2:])) for c in counted])
-    _add(db, "totals", "outcome, component, instance", [(vain, *c) for c in counted])
-    _add(db, "counts", "epoch, fence, outcome, component, instance", [(epoch, fence, vain, *c) for c in counted])
+    _add(db, "totals", "outcome, component, instance", [(abandoned, *c) for c in counted])
+    _add(db, "counts", "epoch, fence, outcome, component, instance", [(epoch, fence, abandoned, *c) for c in counted])
     steps = ", ".join(f'coalesce("{step}", 0.0)' for step in STEPS)
     seconds = db.execute(f"SELECT {steps} FROM epochs {where}", mine).fetchone()
     _add_outcome(db, outcome, -1, [-value for value in seconds])
-    _add_outcome(db, vain, 1, seconds)
-    db.execute(f"UPDATE OR REPLACE epochs SET outcome = ?, note = 'passed over' {where}", (vain, *mine))
+    _add_outcome(db, abandoned, 1, seconds)
+    db.execute(f"UPDATE OR REPLACE epochs SET outcome = ?, note = 'passed over' {where}", (abandoned, *mine))
 
 
 def _doubt(db: sqlite3.Connection, found: Sequence[InDoubt]) -> list[InDoubt]:

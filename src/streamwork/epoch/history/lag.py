@@ -1,6 +1,6 @@
 """Lag: how much input there is that no completed checkpoint has read.
 
-The driver looks at the end of each source about once a second, while it plans, and records it in ``history.sqlite``. Readers
+The driver reads the end of each source about once a second, while it plans, and records it in ``history.sqlite``. Readers
 (`status`, metrics) compare that with the position of the newest completed checkpoint, so an idle job shows no lag, and a job that
 stopped shows the lag that it was stopped with.
 """
@@ -17,11 +17,11 @@ from streamwork.epoch.slices import starts_of
 from streamwork.job import Graph
 from streamwork.world import Clock
 
-LOOK_SECONDS = 1.0
+READ_SECONDS = 1.0
 
 
 class InputEnd(msgspec.Struct, frozen=True):
-    """Where the input of one source partition ended when the driver last looked."""
+    """Where the input of one source partition ended when the driver last read it."""
 
     source: str
     partition: str
@@ -46,23 +46,23 @@ class EndsRecorder(Protocol):
 
 
 class InputEnds:
-    """Looks at the ends of all sources with offsets, once a second and when a job catches up, and records those that moved."""
+    """Reads the ends of all sources with offsets, once a second and when a job catches up, and records those that moved."""
 
     def __init__(self, graph: Graph, clock: Clock, recorder: EndsRecorder) -> None:
         self._graph = graph
         self._clock = clock
         self._recorder = recorder
-        self._looked = float("-inf")
+        self._read_at = float("-inf")
         self._caught_up = False
         self._known: dict[str, int] = {}
 
-    def look(self, start: Position, planned: Position) -> None:
+    def update(self, start: Position, planned: Position) -> None:
         """`start` is where the next checkpoint reads from, `planned` how far it will read."""
         now, catches_up = self._clock.monotonic(), planned == start and not self._caught_up
         self._caught_up = planned == start
-        if now < self._looked + LOOK_SECONDS and not catches_up:
+        if now < self._read_at + READ_SECONDS and not catches_up:
             return
-        self._looked = now
+        self._read_at = now
         moved: list[InputEnd] = []
         for node in self._graph.planned:
             starts = starts_of(node, start)

@@ -34,12 +34,12 @@ def counts(path: Path, epoch: int) -> list[Count]:
 
 
 def totals(path: Path) -> list[Count]:
-    """What was counted since the history was begun, by what became of it and by instance."""
+    """What was counted since the history was created, by outcome and by instance."""
     return _counts(_query(path, _counted(path, "totals")))
 
 
 def outcomes(path: Path) -> list[Sum]:
-    """How many epochs came to what since the history was begun."""
+    """The number of epochs of each outcome since the history was created."""
     steps = ", ".join(f'"{step}"' for step in STEPS)
     found = _query(path, f"SELECT outcome, epochs, {steps} FROM outcomes")
     try:
@@ -54,12 +54,12 @@ def outcomes(path: Path) -> list[Sum]:
 
 
 def in_doubt(path: Path) -> list[InDoubt]:
-    """What is in doubt since the history was begun, oldest first."""
+    """The input in doubt since the history was created, oldest first."""
     return _all(path, InDoubt, f"SELECT {IN_DOUBT} FROM in_doubt ORDER BY epoch, source")
 
 
 def input_ends(path: Path) -> list[InputEnd]:
-    """Where the input of each source partition ended when a driver last looked."""
+    """Where the input of each source partition ended when a driver last read it."""
     return _all(path, InputEnd, f"SELECT {ENDS} FROM ends ORDER BY source, partition")
 
 

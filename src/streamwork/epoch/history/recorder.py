@@ -15,12 +15,12 @@ class Recorder(Protocol):
     def record(
         self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False
     ) -> None:
-        """Take note of an epoch, of what was counted in it, and of what was counted in vain before it was computed again. With
-        `once` nothing is done if that epoch is known to be committed already. Never raises.
+        """Record an epoch, what was counted in it, and what was counted by attempts after which it was computed again. With
+        `once` nothing is recorded if that epoch is known to be committed already. Never raises.
         """
 
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
-        """Take note of input that is in doubt, and return what of it is news: not known already, nor known to be committed.
+        """Record input that is in doubt. Returns the part that is new: not recorded before, and not known to be committed.
         Never raises.
         """
 
@@ -28,15 +28,13 @@ class Recorder(Protocol):
         """Record where input ends. Never raises."""
 
     def back_to(self, epoch: int) -> None:
-        """A start goes on from this epoch: whatever was committed beyond it was passed over, and counts as done in vain. Never
-        raises.
-        """
+        """A start builds on this epoch: count epochs that were committed beyond it as abandoned. Never raises."""
 
     def close(self) -> None: ...
 
 
 class NoHistory:
-    """Records nothing: for simulations."""
+    """Records nothing, for simulations."""
 
     def record(
         self, row: Row, counts: Sequence[Counts] = (), wasted: Sequence[Counts] = (), once: bool = False

@@ -13,7 +13,7 @@ class Result(Enum):
     COMPLETED = "completed"
     ABANDONED = "abandoned"
     ROLLED_FORWARD = "rolled-forward"
-    FAILED = "failed"  # computing it raised an error; the driver ended
+    FAILED = "failed"  # an attempt raised an error; the driver ended
 
     @property
     def committed(self) -> bool:
@@ -22,7 +22,7 @@ class Result(Enum):
 
 
 class Seconds(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each step took; None for a step that was not reached."""
+    """How long each phase took; None for a phase that was not reached."""
 
     plan: float | None = None
     compute: float | None = None
@@ -33,7 +33,7 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one epoch."""
+    """The outcome of one epoch."""
 
     epoch: int
     fence: int
@@ -45,14 +45,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """What one instance of a component counted: in one epoch, or in all that came to the same."""
+    """What one instance of a component counted: in one epoch, or in all epochs of one outcome."""
 
     outcome: Result
     counts: Counts
 
 
 class Sum(msgspec.Struct, frozen=True):
-    """How many epochs came to the same, and the seconds of their steps."""
+    """The number of epochs of one outcome, and the seconds of their phases."""
 
     outcome: Result
     epochs: int
