@@ -12,7 +12,7 @@ import pytest
 
 from sample import Payment, Summing, payments
 from streamwork import Job, ListSource, Record, SqliteSink, StatefulSource
-from streamwork.engine import Abandoned, Report
+from streamwork.engine import Abandoned, EndKnown, Report
 from streamwork.epoch import Driver, Epoch, Manifest, Participant, Phase, Plan, Store, collecting, participant
 from streamwork.epoch import driver as driver_module
 from streamwork.epoch.draft import ManifestDraft
@@ -212,6 +212,7 @@ class History:
 
     name = "local"
     overlaps = False
+    ends_known = EndKnown.BY_PLAN
 
     def open(self, graph: Any) -> None: ...
 

@@ -101,7 +101,7 @@ class Planner(Participant):
 
     def end_where_input_ends(self, at: Position) -> None:
         """Plan the present input from here on, and nothing beyond it: later input and later timers are not processed.
-        A source without offsets is asked in one epoch; a bounded one until it emits nothing.
+        A source without offsets is polled in one epoch; a bounded one until it emits nothing.
         """
         start = starts(self._graph, at.furthest(self._lost), self._latest)
         self._goal = Goal(known_ends(self._graph, start), self._now())
