@@ -80,6 +80,7 @@ def test_each_instance_keeps_the_state_of_its_own_groups(tmp_path: Path, mode: s
     assert len(cards[0]) + len(cards[1]) == 50 and all(cards.values())
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     crashes=st.lists(st.integers(0, 25), max_size=5),

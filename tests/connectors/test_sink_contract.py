@@ -189,7 +189,7 @@ def _write_many(sink: Any, start: int, count: int) -> None:
     sink.close()
 
 
-@pytest.mark.slow(kit=["sqlite-upsert", "postgres", "postgres-upsert", "redis", "parquet", "memory"])
+@pytest.mark.slow(kit=["sqlite-upsert", "postgres", "postgres-upsert", "redis", "parquet", "log", "memory"])
 @durable
 def test_two_processes_write_at_once(kit: Kit) -> None:
     sink = kit._new()
@@ -267,7 +267,7 @@ def _preview(sink: Any, number: int) -> None:
     sink.close()
 
 
-@pytest.mark.slow(kit=["sqlite-upsert", "postgres", "postgres-upsert"])
+@pytest.mark.slow
 @sql
 def test_several_processes_preview_for_the_first_time_at_once(kit: Kit) -> None:
     kit.driver()

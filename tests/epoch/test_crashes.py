@@ -47,6 +47,7 @@ def check(database: Path, events: list[Payment]) -> None:
         assert dict(db.execute("SELECT card, total FROM latest")) == {card: total for card, _, total in journal}
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(crashes=st.lists(st.integers(0, 30), max_size=6), max_events=st.integers(3, 25))
 def test_every_row_once_after_any_crashes(

@@ -41,6 +41,7 @@ def small(path: Path, count: int = 40, **options: object) -> EventLog[Payment]:
     return log
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_segment_is_an_error_or_harmless(path: Path) -> None:
     small(path, 8)
     (segment,) = segments(path)

@@ -34,6 +34,7 @@ def random_case(seed: int, honest: bool = True) -> Case:
     return Case(rng.choice(["always", "interval", "never"]), seed, operations, honest)
 
 
+@pytest.mark.slow(seed=list(range(10, 40)))
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LOG_SEEDS", "40"))))
 def test_long_lives(seed: int) -> None:
     play(random_case(seed))

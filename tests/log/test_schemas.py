@@ -100,6 +100,7 @@ def test_every_reader_sees_every_event_with_the_fields_of_its_class(appends: lis
     ]
 
 
+@pytest.mark.slow
 def test_the_oracle_finds_wrong_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DEFAULTS, "place", "elsewhere")
     with pytest.raises(AssertionError):

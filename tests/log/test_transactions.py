@@ -283,6 +283,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_within_transactions(tmp_path: Path) -> None:
     path = tmp_path / "log"
     EventLog.create(path, Payment, key="card", partitions=3)

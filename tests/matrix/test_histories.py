@@ -69,6 +69,7 @@ def any_history(folder: Path, seed: int, operator: str = "sums", once: bool = Fa
     return "right"
 
 
+@pytest.mark.slow(seed=list(range(4, 10)))
 @pytest.mark.slow(operator="draws")
 @pytest.mark.parametrize("operator", ["sums", "draws"])
 @pytest.mark.parametrize("seed", range(10))
@@ -76,6 +77,7 @@ def test_any_history_ends_right_or_is_refused(folder: Path, seed: int, operator:
     assert any_history(folder, seed, operator)
 
 
+@pytest.mark.slow(seed=list(range(4, 10)))
 @pytest.mark.parametrize("seed", range(10))
 def test_a_history_in_which_one_file_goes_bad_ends_right(folder: Path, seed: int) -> None:
     assert any_history(folder, seed, once=True) == "right"
@@ -155,6 +157,7 @@ def test_without_the_plans_that_hold_the_ticks_nothing_is_guessed(folder: Path, 
 # ---- full disks, bad events, other records --------------------------------------------------------------------------
 
 
+@pytest.mark.slow(number=list(range(7, 500, 29))[1::2])
 @pytest.mark.parametrize("number", range(7, 500, 29))
 @pytest.mark.proves("the disk becomes full at any moment")
 def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int) -> None:

@@ -103,6 +103,7 @@ def test_an_operator_that_keeps_its_totals_in_self_is_found(operator: Any, paral
         explore(job(operator(), parallelism), {"paid": EVENTS}, SEEDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", [Kept, Numbering])
 def test_an_operator_that_keeps_them_in_its_state_passes(operator: Any) -> None:
     explored = explore(job(operator()), {"paid": EVENTS}, SEEDS)
