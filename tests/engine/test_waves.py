@@ -87,7 +87,6 @@ LATE = random_items(3, 1)[0].at.replace(year=2027)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from([1, 3, 40]))
 @settings(max_examples=60, deadline=None)
 @example(0, 30, 40)
-@pytest.mark.proves("batches, timers and meeting branches: as single events")
 def test_batches_give_what_single_events_give(seed: int, count: int, longest: int) -> None:
     graph, pieces = random_job(seed).graph(), pieces_of(seed, count, longest)
     wanted = results(OneByOne, graph, pieces)
@@ -97,7 +96,6 @@ def test_batches_give_what_single_events_give(seed: int, count: int, longest: in
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 30))
 @settings(max_examples=30, deadline=None)
-@pytest.mark.proves("timers and meeting branches behind exchanges: as single events")
 def test_behind_exchanges_too(seed: int, count: int, cut: int) -> None:
     """One instance sends, several receive: the order at each is given."""
     job, items = random_job(seed, parallelism=3), random_items(seed, count)
@@ -158,7 +156,6 @@ def test_nothing_is_caught_without_a_fault() -> None:
     assert not is_caught()
 
 
-@pytest.mark.proves("a batch is cut where a timer is due")
 def test_cutting_nowhere_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Timers fire behind the batch."""
 
@@ -170,7 +167,6 @@ def test_cutting_nowhere_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_caught()
 
 
-@pytest.mark.proves("a timer that is set within a batch ends the stretch")
 def test_not_stopping_for_a_timer_that_is_set_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     stretch = walk.Walk._stretch
 
@@ -184,13 +180,11 @@ def test_not_stopping_for_a_timer_that_is_set_is_caught(monkeypatch: pytest.Monk
     assert is_caught()
 
 
-@pytest.mark.proves("meeting branches are merged by moment")
 def test_merging_in_the_order_of_arrival_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamwork.engine.wave.merged", batches.joined)
     assert is_caught()
 
 
-@pytest.mark.proves("the watermark before an event, not behind the batch")
 def test_reading_the_watermark_of_the_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RowTimes, "watermark", property(lambda self: self._instance.watermark))
     assert is_caught()
@@ -213,7 +207,6 @@ def is_odd(item: Item) -> bool:
 
 @given(st.integers(0, 10**6), st.integers(1, 50), st.sampled_from([1, 4, 50]))
 @settings(max_examples=30, deadline=None)
-@pytest.mark.proves("the watermark of an event's own partition does not depend on cuts")
 def test_each_event_knows_the_watermark_of_its_own_partition(seed: int, count: int, longest: int) -> None:
     pieces, seen = pieces_of(seed, count, longest), []
 

@@ -55,7 +55,6 @@ def outputs(seed: int, most: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.proves("small bounds and alignment: no deadlock")
 def test_small_bounds_do_not_deadlock_with_alignment(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     wanted, fullest = outputs(0, 10**6), watched(monkeypatch)
     for seed in range(8):
@@ -84,7 +83,6 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return fullest
 
 
-@pytest.mark.proves("a job that is stuck on a full channel")
 def test_a_channel_that_never_has_room_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a receiver that does not free room stops its senders for ever."""
     monkeypatch.setattr(Channel, "receive", lambda channel: channel.items.popleft())

@@ -22,7 +22,6 @@ def progress(**known: int | None) -> Progress:
 
 
 @given(st.lists(st.tuples(st.sampled_from(INPUTS), st.integers(0, 50)), max_size=40))
-@pytest.mark.proves("the minimum watermark over inputs")
 def test_the_minimum_is_that_over_all_inputs(steps: list[tuple[str, int]]) -> None:
     made, known = progress(), dict[str, int]()
     for name, time in steps:

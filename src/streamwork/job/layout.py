@@ -146,7 +146,7 @@ class Layout:
 
     def interleaves(self, chain: int) -> bool:
         """True if results depend on what comes between two events of this chain: a watermark that an operator reads or a timer
-        waits for, or an event of a branch that meets this one again. Then the chain passes its events one by one.
+        waits for, or an event of a branch that meets this one again. Then its events carry that order (`engine.routes`).
         """
         reads = any(reads_watermark(self.graph[node_id].component) for node_id in self.chains[chain].nodes)
         if self.has_event_time(chain) and (reads or self._follows_time_behind(chain)):
