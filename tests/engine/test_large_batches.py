@@ -79,6 +79,7 @@ def _events(log: EventLog[Page], partition: int) -> list[Page]:
     return [event for batch in found for event in columns.to_structs(Page, batch)]
 
 
+@pytest.mark.slow(semantics="at-least-once")
 @pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
 @pytest.mark.proves("a column of more than 2 GiB (the limit is lowered)")
@@ -141,6 +142,7 @@ def test_rows_of_a_file_that_arrow_reads_only_a_few_at_a_time(tmp_path: Path, mo
     assert read == EVENTS[30:570]
 
 
+@pytest.mark.slow(fields=[("text",), ("number",)])
 @pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize("eager", [0, 100_000])
 @pytest.mark.parametrize("fields", [("text",), ("text", "maybe"), ("number",)], ids="+".join)

@@ -80,6 +80,7 @@ def made(folder: Path) -> set[str]:
 TARGETS = {".streamwork", "out.db", *(f"out-{s}{e}" for s in ("jsonl", "csv", "parquet", "log") for e in ("", ".log"))}
 
 
+@pytest.mark.slow(how="python")
 @pytest.mark.parametrize("how", ["run", "python"])
 @pytest.mark.proves("a job started from another folder")
 def test_a_job_started_from_elsewhere_uses_the_files_beside_it(tmp_path: Path, how: str) -> None:

@@ -206,6 +206,7 @@ POISON = 20
 AFTERWARDS = ["", "told plan *", "has written *", "told prepare *", "told complete *"]
 
 
+@pytest.mark.slow(promise="at-least-once")
 @pytest.mark.parametrize("on_error", ["fail", "drop", "dead-letter", None])
 @every_promise
 @pytest.mark.proves("an operator that raises")
