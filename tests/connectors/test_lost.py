@@ -12,7 +12,7 @@ from connectors.kits import DURABLE, Kit, LogKit, ParquetKit, RedisKit, SqliteKi
 from sample import Seen
 from streamwork import Job, JsonLines, Refused, WrongUse
 from streamwork.cli.run_here import run_here
-from streamwork.epoch.recovery.restore_point import Catalogue
+from streamwork.epoch.recovery.sink_paths import SinkPaths
 
 durable = pytest.mark.parametrize("kit", DURABLE, indirect=True)
 ROWLESS = ["sqlite", "sqlite-upsert", "postgres", "postgres-upsert", "redis"]
@@ -166,7 +166,7 @@ def test_a_sink_that_the_job_does_not_have(tmp_path: Path) -> None:
 @pytest.mark.proves("the check of the ledger row before a start")
 def test_without_the_rule_rows_come_twice(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the row is gone, the rows are there."""
-    monkeypatch.setattr(Catalogue, "has_lost", lambda self, sink, row: False)
+    monkeypatch.setattr(SinkPaths, "has_lost", lambda self, sink, row: False)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         lost_is_refused(kit, "row", 1)
     if not kit.keyed:

@@ -271,7 +271,7 @@ def test_without_the_check_another_file_is_read_on(tmp_path: Path, monkeypatch: 
     run_job(job("json", tmp_path), tmp_path / "root")
     replace("json", tmp_path)
     monkeypatch.setattr(identities_module, "check_sources", lambda graph, known: None)
-    monkeypatch.setattr("streamwork.epoch.recovery.recovery.check_sources", lambda graph, known: None)
+    monkeypatch.setattr("streamwork.epoch.recovery.recovery.changed_inputs", lambda graph, known: ())
     run_job(job("json", tmp_path), tmp_path / "root")
     assert set(rows(tmp_path)) > {event.card for event in OLD}, "of the new one all but what the old one had is there"
 

@@ -31,7 +31,7 @@ from streamwork.run.runner import run
 
 JOB, SOURCE, COUNTS, SINK = "recovery", "uses", "counts", "usage"
 TIMED: dict[str, tuple[type, str]] = {
-    "look": (Recovery, "look"),
+    "look": (Recovery, "check_job"),
     "wait": (Fences, "wait"),
     "claim": (Fences, "claim"),
     "register": (Sinks, "register"),

@@ -140,7 +140,7 @@ class Driver:
         footing, recovered = self._start.run(self._tell)  # 1 to 8
         self.fence, self.at = footing.fence, footing.at
         self._set_up(Layout.of(self.graph, footing.identity.groups))
-        self._in_flight.build_on(self.at, recovered.chains)
+        self._in_flight.build_on(self.at, recovered.plan.chains)
         self.fences.check(self.fence)
         self._effects.publish(self.at)
         story = [*recovered.story]

@@ -21,7 +21,7 @@ written SOURCE -> mark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamwork.components import Position
 from streamwork.components.source import source_changed
@@ -80,8 +80,14 @@ class Identities:
 
 def check_sources(graph: Graph, known: Mapping[str, str]) -> None:
     """Refuse a source that is not the input that was read before."""
+    for source, partition in changed_inputs(graph, known):
+        raise source_changed(source, partition)
+
+
+def changed_inputs(graph: Graph, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(source, partition) of inputs that are not those that were read before."""
     components = {node.id: node.component for node in graph.planned}
     for name, mark in known.items():
         source, _, partition = name.partition("/")
         if source in components and not components[source].recognises(partition, mark):
-            raise source_changed(source, partition)
+            yield source, partition

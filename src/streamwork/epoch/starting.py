@@ -12,7 +12,8 @@ from streamwork.epoch.fences import Drop, Fences
 from streamwork.epoch.footing import Footing
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.phases import Phase
-from streamwork.epoch.recovery.recovery import Recovered, Recovery, not_held
+from streamwork.epoch.recovery.fit import not_held
+from streamwork.epoch.recovery.recovery import Recovered, Recovery
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.store import Identity, Store
 from streamwork.job import Graph, Settings
@@ -68,9 +69,9 @@ class Start:
         seen = [row.fence for row in self._sinks.ledgers(identity.uid).values() if row is not None]
         fence = self._fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
         self._sinks.register(identity.uid, fence, lambda name: tell(Phase.REGISTER, 0))  # 4
-        choice = self._recovery.read(identity, fence)  # 5
-        tell(Phase.READ, choice.at.epoch)
-        recovered = self._recovery.finish(choice, fence, lambda phase, m: tell(phase, m.epoch))  # 6, 7, 8
+        point = self._recovery.read(identity, fence)  # 5
+        tell(Phase.READ, point.at.epoch)
+        recovered = self._recovery.finish(point, fence, lambda phase, m: tell(phase, m.epoch))  # 6, 7, 8
         planned: Sequence[Plan] = ()
         if self._graph.promise.at_most_once:
             planned = self._recovery.plans_beyond(recovered.at)
@@ -90,13 +91,13 @@ class Start:
     def _check(self, identity: Identity | None, started: bool) -> Identity:
         """Refuse a job that cannot go on from what is stored or written, and wait for another driver. Then the folder is there."""
         if identity is not None and started:
-            self._recovery.look(identity)  # 1
+            self._recovery.check_job(identity)  # 1
         elif self._drop.components:
             raise not_held(self._drop.components, ())
         self._fences.wait(self._settings.lease, self._take_over)  # 2
         self._sinks.check_targets("" if identity is None else identity.uid)
         if identity is not None and started:
-            self._recovery.look_at_sinks(identity)
+            self._recovery.check_sinks(identity)
         self._sinks.open()
         if identity is None:
             return self._store.create(self._graph, self._new_uid(), self._settings.groups, self._clock)

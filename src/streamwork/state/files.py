@@ -151,17 +151,18 @@ def _merger(rows: RowFormat) -> Merge:
 
 
 def conformed(rows: RowFormat, ref: FileRef, table: pa.Table) -> pa.Table:
-    """The rows of a file in the schema of today. Refuses a file that does not fit the component any more."""
-    check_schema(rows, ref, table.schema)
+    """The rows of a file in the current schema. Refuses a file that no longer fits the component."""
+    if misfits := rows.misfits(table.schema):
+        raise schema_error(rows, ref, misfits)
     return rows.conform(table)
 
 
-def check_schema(rows: RowFormat, ref: FileRef, stored: pa.Schema) -> None:
-    if misfits := rows.misfits(stored):
-        raise Refused(
-            "SW-STATE-SCHEMA",
-            f"the stored state of {rows.component} does not fit {rows.record.__name__} and its key any more: "
-            f"{'; '.join(misfits)} ({ref.path})",
-            f"change {rows.record.__name__} or the key back; a field may be added if it has a default. Or begin with empty state: "
-            f"start once with --drop-state {rows.component}",
-        )
+def schema_error(rows: RowFormat, ref: FileRef, misfits: Sequence[str]) -> Refused:
+    """The error for a state file that no longer fits its component."""
+    return Refused(
+        "SW-STATE-SCHEMA",
+        f"the stored state of {rows.component} no longer fits {rows.record.__name__} and its key: "
+        f"{'; '.join(misfits)} ({ref.path})",
+        f"change {rows.record.__name__} or the key back; a field may be added if it has a default. Or begin with empty state: "
+        f"start once with --drop-state {rows.component}",
+    )

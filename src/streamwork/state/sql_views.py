@@ -1,7 +1,7 @@
 """State as SQL views: `views.sql`, a script for DuckDB that defines one view per component.
 
 The script does not name state files. When it is executed it reads the manifests, takes the newest completed one by the rule of
-`epoch.recovery.restore_point` (fence, then epoch; nothing beyond the start of a later fence), and lets the views read exactly
+`epoch.recovery.catalogue` (fence, then epoch; nothing beyond the start of a later fence), and lets the views read exactly
 the files that it names. So epochs that were abandoned, or are still under way, are never seen, and nothing
 is written at a checkpoint.
 A name that is not that of a state file of the component is an error: it could lead out of the job's folder, or be a pattern.

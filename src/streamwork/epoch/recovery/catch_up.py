@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from streamwork.components import Position
 from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.job import Graph
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,17 @@ def route(at: Manifest, ahead: Sequence[Position], plans: Iterable[Plan]) -> Rou
             legs.setdefault(leg.before, leg)
     limits = tuple(sorted(ahead, key=lambda position: sum(position.values())))
     return Route(tuple(legs.values()), limits)
+
+
+def not_replayable(graph: Graph, at: Manifest, position: Position, plans: Iterable[Plan]) -> str:
+    """Why what lies between a manifest and a position cannot be computed again with the same result; empty if it can."""
+    for node in graph.nodes:
+        if not getattr(node.component, "deterministic", True):
+            return f"{node.id} is not deterministic"
+    if at.positions == position:
+        return ""
+    if graph.polled:
+        return f"source {graph.polled[0].id} has no offsets to read the same events by"
+    if graph.reads_clock and not route(at, [position], plans).legs:
+        return "the plans that hold the ticks of its clock are gone"
+    return ""

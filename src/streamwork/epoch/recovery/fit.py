@@ -1,0 +1,175 @@
+"""Does a job fit what is stored? The answer is a `RestorePlan`, or the reasons why not. Pure: files are read by what is passed in.
+
+A start raises the first reason (`Unfit.refused`); tools may list all of them. Reasons are found in this order:
+
+    1  --drop-state names a component without state
+    2  a source of the manifest is gone
+    3  component by component: it is gone, has another parallelism, or another schema
+    4  an input is not the one that was read before (asked only if 1 to 3 found nothing)
+    5  the semantics changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from streamwork.components.position import CLOCK, INBOX
+from streamwork.components.source import source_changed
+from streamwork.engine.instance import row_format
+from streamwork.epoch.manifest import Manifest
+from streamwork.errors import Refused
+from streamwork.job import Graph, Node, NodeKind
+from streamwork.job.semantics import Promise
+from streamwork.state.files import schema_error
+from streamwork.state.rows import RowFormat
+from streamwork.world import FileRef
+
+Chains = dict[str, dict[str, tuple[FileRef, ...]]]
+"""Component -> instance -> chain of state files."""
+
+
+class Change(Enum):
+    """How a component compares with the one whose state is stored."""
+
+    SAME = "same"
+    ADDED = "added"  # it has no state yet
+    CHANGED = "changed"  # its parallelism or the columns of its state
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """The files that each instance of each component is restored from."""
+
+    chains: Chains
+    changes: Mapping[str, Change]  # of every component that has state, in the job or in the manifest
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """Why a job cannot be restored from a manifest. There is at least one reason."""
+
+    reasons: tuple[Refused, ...]
+    changes: Mapping[str, Change]
+
+    @property
+    def refused(self) -> Refused:
+        """The first reason: the one that a start raises."""
+        return self.reasons[0]
+
+
+def fit(
+    graph: Graph,
+    groups: int,
+    manifest: Manifest,
+    chains: Chains,
+    schema_of: Callable[[FileRef], pa.Schema],
+    *,
+    unknown_drops: Sequence[str] = (),
+    held: Collection[str] = (),
+    changed_inputs: Callable[[], Iterable[tuple[str, str]]] = tuple,
+    promise: Promise | None = None,
+) -> RestorePlan | Unfit:
+    """Compare a job with a manifest.
+
+    `chains` are the sound state files of the manifest, without components whose state is dropped. `unknown_drops` are components
+    whose state is to be dropped although the manifest holds none, `held` those it holds. `changed_inputs` gives (source,
+    partition) of inputs that are not recognised. `promise` is what the last start promised, if it must not change.
+    """
+    formats = {node.id: row_format(graph, node, groups) for node in graph.stateful}
+    reasons = [not_held(unknown_drops, held)] if unknown_drops else []  # 1
+    reasons += _sources(graph, manifest)  # 2
+    changes = dict.fromkeys(formats, Change.ADDED)
+    for component, instances in chains.items():  # 3
+        found, change = _component(graph, manifest, formats.get(component), component, instances, schema_of)
+        reasons += found
+        changes[component] = change
+    if not reasons:
+        reasons += [source_changed(source, partition) for source, partition in changed_inputs()]  # 4
+    if promise is not None and promise != graph.promise:
+        reasons.append(_semantics(promise, graph.promise))  # 5
+    return Unfit(tuple(reasons), changes) if reasons else RestorePlan(chains, changes)
+
+
+def _component(
+    graph: Graph,
+    manifest: Manifest,
+    rows: RowFormat | None,
+    component: str,
+    instances: Mapping[str, tuple[FileRef, ...]],
+    schema_of: Callable[[FileRef], pa.Schema],
+) -> tuple[list[Refused], Change]:
+    if rows is None:
+        return [_orphan(manifest, component)], Change.GONE
+    if instances.keys() != {str(number) for number in range(graph[component].parallelism)}:
+        return [_parallelism(graph[component], instances)], Change.CHANGED
+    change = Change.SAME
+    for ref in (chain[-1] for chain in instances.values() if chain):
+        stored = schema_of(ref)
+        if misfits := rows.misfits(stored):
+            return [schema_error(rows, ref, misfits)], Change.CHANGED
+        if set(stored) != set(rows.schema):
+            change = Change.CHANGED
+    return [], change
+
+
+def _sources(graph: Graph, manifest: Manifest) -> Iterator[Refused]:
+    sources = {node.id for node in graph.sources}
+    for name in manifest.positions:
+        source = name.partition("/")[0]
+        if name not in (CLOCK, INBOX) and source not in sources:
+            yield Refused(
+                "SW-SOURCE-ORPHAN",
+                f"checkpoint {manifest.epoch} is at {manifest.positions[name]:,} in source {source!r}, which the job no longer "
+                "has; under another id it would be read again from its start",
+                f"give the source the id {source!r} again, or run the new job in another --root, with new targets",
+            )
+
+
+def _orphan(manifest: Manifest, component: str) -> Refused:
+    return Refused(
+        "SW-STATE-ORPHAN",
+        f"checkpoint {manifest.epoch} holds state of {component!r}, which the job no longer has",
+        f"give the component that goes on with it the id {component!r}; or, if its state is no longer needed, start once with "
+        f"--drop-state {component}",
+    )
+
+
+def _parallelism(node: Node, instances: Collection[str]) -> Refused:
+    return Refused(
+        "SW-STATE-PARALLELISM",
+        f"the state of {node.id!r} is spread over instances {', '.join(instances)}, but its parallelism is now "
+        f"{node.parallelism}",
+        f"run it with parallelism={len(instances)}"
+        + _how(node)
+        + f"; or begin with empty state: start once with --drop-state {node.id}",
+    )
+
+
+def _how(node: Node) -> str:
+    """What else another parallelism of a component needs, so that it is not refused for the sake of order."""
+    if node.kind is NodeKind.SOURCE or node.is_routed:
+        return ""
+    return ", and what it reads too, or with the grouping that it had"
+
+
+def _semantics(before: Promise, now: Promise) -> Refused:
+    return Refused(
+        "SW-SEMANTICS-CHANGED",
+        f"this job ran {before} until now, and is to run {now}: its targets were written under the old promise",
+        f"to change the semantics, start once with --change-semantics; else run it with {before.options}",
+    )
+
+
+def not_held(unknown: Sequence[str], held: Collection[str]) -> Refused:
+    """`--drop-state` names a component without state."""
+    have = f"there is state of {', '.join(sorted(held))}" if held else "there is no state yet"
+    return Refused(
+        "SW-STATE-UNKNOWN",
+        f"--drop-state {unknown[0]}: the newest checkpoint holds no state of {unknown[0]!r}; {have}",
+        "leave --drop-state out if it was dropped before; else correct the id",
+    )
