@@ -1,4 +1,4 @@
-"""What becomes of events that cannot be done: dead letters, the inbox they may come back through, and the acknowledger, which
+"""Events that fail: dead letters, the inbox through which they are replayed, and the acknowledger, which
 says when an event that failed comes again and when it is given up.
 
 Policies are pure; files are written through the disk that is passed in. Knows nothing of how epochs are computed.

@@ -1,4 +1,4 @@
-"""The acknowledger: what becomes of events that are not done when their epoch ends. Pure.
+"""The acknowledger: decides about events that are not done when their epoch ends. Pure.
 
 An event of a source is *done* when every component that it came to has returned, or acknowledged it where it does so itself, and
 none has failed it. What is not done waits:
@@ -7,8 +7,8 @@ none has failed it. What is not done waits:
                  dead letter.
     pending      some component has not acknowledged it yet. When `ack_timeout` is over, it has failed.
 
-Acknowledgements are counted by event and by who owes them, an instance of a component: an event is done when none lacks, wherever
-it went and as how many children. If it has failed anywhere, it comes again as a whole, and whatever was owed is forgotten.
+Acknowledgements are counted by event and by the instance that owes them: an event is done when none is missing, for all of
+its children. If it has failed anywhere, it is replayed as a whole, and its open acknowledgements are dropped.
 
     a new event ──► done
          │ failed                      pending ◄── no acknowledgement yet
@@ -57,7 +57,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """An event that is not done after an epoch: who says so, and why. Without an error it is only pending."""
+    """An event that is not done after an epoch: the instance that reported it, and why. Without an error it is only pending."""
 
     root: int
     component: str
@@ -182,7 +182,7 @@ class Acknowledger:
 
 
 def owing(owed: Iterable[str]) -> list[str]:
-    """The components among those who owe."""
+    """The components of the instances that owe."""
     return list(dict.fromkeys(one.rpartition("/")[0] for one in owed))
 
 

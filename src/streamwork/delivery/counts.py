@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 ENDS = ("delivered", "ended_early", "dropped", "dead_letters", "failed")
-"""What becomes of an event that a component has processed: exactly one of these."""
+"""The outcomes of an event that a component has processed: exactly one of these."""
 KINDS = ("processed", *ENDS, "replayed", "retried")
 TOGETHER = -1
-"""Stands for all instances of a component, where nobody can tell which of them it was."""
+"""Stands for all instances of a component, where the instance is not known."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -80,13 +80,13 @@ def summed(counts: Iterable[Counts]) -> dict[str, dict[str, int]]:
     return {name: {kind: numbers[kind] for kind in KINDS} for name, numbers in found.items()}
 
 
-def settled(counters: Mapping[str, Mapping[str, int]], told: Sequence[Counts], refused: Refusals) -> list[Counts]:
-    """What is true of a completed epoch, by instance as far as it can be told apart.
+def settled(counters: Mapping[str, Mapping[str, int]], reported: Sequence[Counts], refused: Refusals) -> list[Counts]:
+    """The counts of a completed epoch, by instance where it is known.
 
-    `counters` are those of the manifest, `told` those of the instances' reports. They differ where the driver has decided
+    `counters` are those of the manifest, `reported` those of the instances' reports. They differ where the driver has decided
     something (an event has failed for the last time), and so they do where a sink has `refused` rows after the reports.
     """
-    by_instance = summed(told)
+    by_instance = summed(reported)
     found: list[Counts] = []
     for name, counted in counters.items():
         numbers = {kind: counted.get(kind, 0) for kind in KINDS}
@@ -95,7 +95,7 @@ def settled(counters: Mapping[str, Mapping[str, int]], told: Sequence[Counts], r
             numbers["delivered"] -= rows
             numbers[what] += rows
         if by_instance.get(name) == numbers:
-            found += [one for one in told if one.component == name]
+            found += [one for one in reported if one.component == name]
         else:
             found.append(Counts.of(name, TOGETHER, numbers))
     return found

@@ -1,6 +1,6 @@
-"""The inbox of a job: events that come in by another door than their source.
+"""The inbox of a job: events that do not come from a source.
 
-    inbox/000000000001.parquet    letters that a person replays, numbered; each file goes in once
+    inbox/000000000001.parquet    letters that a user replays, numbered; each file goes in once
     inbox/SOURCE/000000000042-FENCE-ATTEMPT-INSTANCE.parquet
                                   under acknowledging: what a source without offsets gave, written before it is processed.
                                   A driver adopts such a file of a lower fence by copying it to the name with its own fence
@@ -11,8 +11,8 @@ No source can have an id with "@" or "." in it, so nothing of the inbox's own is
 acknowledging leaves no event behind: those that wait go in as numbered files, too.
 
 How many of the numbered files have gone in is part of every position ("inbox"), like the offset of a source. So under any
-semantics a replayed letter counts as often as an event of a source does. An id counts once: where two drivers, or two people,
-have put the same one in, the file with the lowest number brings it.
+semantics a replayed letter counts as often as an event of a source does. An id counts once: if two drivers or two users put
+the same one in, the file with the lowest number brings it.
 
 Which of these files may be removed, when, and by which driver: see `epoch.effects`.
 """
@@ -38,9 +38,9 @@ from streamwork.world import EPOCH_DIGITS, Disk, FileKind, FileRef, damaged, ins
 WAITING = f"{INBOX}/@waiting"
 _TAKEN = re.compile(r"(\d{12})-(\d+)-([^-]+)-(\d+)\.parquet", re.ASCII)
 _MOVED = "event:"
-INBOX_FILE = FileKind("SW-INBOX-DAMAGED", "restore the file from a backup: it holds events that are not done yet")
+INBOX_FILE = FileKind("SW-INBOX-DAMAGED", "restore the file from a backup: it holds events that are not processed yet")
 MOST_REPLAYS = 10_000
-"""So many events come back in one epoch at most: they travel with the plan of the work."""
+"""Maximum number of events that come back in one epoch: they travel with its assignments."""
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class Inbox:
             raise damaged(INBOX_FILE, path, f"cannot be read ({error})") from None
 
     def replayed(self) -> set[str]:
-        """The ids of the letters that have been let go in again."""
+        """The ids of the letters that were replayed."""
         return {letter for number in self.numbers() for letter in self._ids_of(number)}
 
     def _ids_of(self, number: int) -> frozenset[str]:
@@ -145,7 +145,7 @@ class Inbox:
         return self._ids[number]
 
     def put(self, letters: Sequence[Letter]) -> list[int]:
-        """Let letters go in once more. Refuses those that have gone in already; returns the numbers of the files."""
+        """Replay letters. Refuses those that were replayed before; returns the numbers of the files."""
         self._disk.make_folder(self._folder)
         with self._locked():
             known = self.replayed()
@@ -159,14 +159,14 @@ class Inbox:
             return self._append(rows)
 
     def move(self, entries: Sequence[Entry]) -> list[int]:
-        """Let events go in that were no letters, each once: those that are there already are left out. Only the driver does so.
+        """Put events in that were no letters, each once: those already there are left out. Only the driver calls this.
         Returns the numbers of the files.
         """
         known = self.replayed() if entries else set()
         return self._append([entry for entry in entries if entry.letter not in known])
 
     def _append(self, rows: Sequence[Entry]) -> list[int]:
-        """A driver and a person may do so at the same time: a number that is taken is not used, and none is left out."""
+        """A driver and a command may append at the same time: a number that is taken is skipped, and no row is left out."""
         number, numbers = max(self.numbers(), default=0), []
         for at in range(0, len(rows), MOST_REPLAYS):
             data = to_bytes(_table(rows[at : at + MOST_REPLAYS], Entry))
@@ -183,7 +183,7 @@ class Inbox:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One person at a time: else two could put the same letter in."""
+        """One command at a time: else two could replay the same letter."""
         with (self._folder / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

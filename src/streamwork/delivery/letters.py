@@ -1,4 +1,4 @@
-"""Dead letters: events that failed permanently, kept for a person to look at and to replay.
+"""Dead letters: events that failed permanently, kept for a user to inspect and replay.
 
     outputs/COMPONENT/000000000042-FENCE-ATTEMPT-INSTANCE.letters.parquet   staged by an instance, named by its manifest
     outputs/SINK/000000000042-FENCE-refused.json, .copy.json                rows that a sink refuses, recorded before its commit
@@ -74,7 +74,7 @@ def _seal(letters: Sequence[Letter]) -> str:
 
 
 def letter_id(component: str, epoch: int, by: int | str, number: int) -> str:
-    """`by` tells apart who numbers the letters of one component and epoch: its instances, and others."""
+    """`by` is what numbers the letters of one component and epoch: an instance, or another writer."""
     return f"{component}/{epoch}/{by}-{number}"
 
 
@@ -115,7 +115,7 @@ class DeadLetters:
         return {(int(match[1]), int(match[2])) for match in found if match is not None}
 
     def publish_refused(self, sink: str, epoch: int, fence: int) -> None:
-        """Publish what was recorded. If nothing was left out, letters that were published before do not count any more."""
+        """Publish what was recorded. If nothing was left out, letters that were published before no longer count."""
         letters = self._recorded(self._copies(sink, epoch, fence))
         path = self._folder / FOLDER / sink / f"{epoch:012d}.refused.parquet"
         if letters:
@@ -161,7 +161,7 @@ class DeadLetters:
         return [letter for path in wanted for letter in self._read(path, _letters)]
 
     def sizes(self) -> dict[str, int]:
-        """Component -> how many letters it has; of each file only the end is looked at."""
+        """Component -> how many letters it has; of each file only the footer is read."""
         found: Counter[str] = Counter()
         for path in self._paths():
             found[path.parent.name] += self._read(path, _size)

@@ -25,7 +25,7 @@ FRESH_SECONDS = 1.0
 STALE_SECONDS = 10.0
 """A mark that was not rewritten for so long is that of a task that is gone."""
 LOOK_SECONDS = 0.2
-"""How often, at most, an instance that waits looks whether its driver asks for the end."""
+"""Shortest interval, in seconds, at which a waiting instance checks whether its driver asks it to end."""
 GRACE_SECONDS = 10.0
 """How much longer than `within` the last try may take."""
 _NUMBER = re.compile(r"[0-9]{1,18}")

@@ -23,7 +23,7 @@ def to_text(event: Any) -> str:
 
 
 def from_text(kind: type[E], text: str) -> E:
-    """Raises msgspec.ValidationError if it is no such event (any more)."""
+    """Raises msgspec.ValidationError if the text is not, or no longer, such an event."""
     return msgspec.convert(msgspec.json.decode(text), kind, strict=False)
 
 

@@ -6,8 +6,8 @@
     fences/F.dropped.json  the components whose state in manifests of lower fences does not count (--drop-state); written before
                          F.start.json, and without it it counts for nothing
 
-A newcomer first makes sure that nobody is at work (`wait`), then takes the next number (`claim`). The wait is a courtesy, so
-that two people do not push each other out; what keeps results right is the number, which every sink knows too.
+A new driver first waits until no other driver seems to be alive (`wait`), then takes the next number (`claim`). The wait only
+keeps two users from stopping each other's runs; correctness rests on the number, which every sink knows too.
 
 What `wait` sees of the newest fence, and what it does:
 
@@ -17,7 +17,7 @@ What `wait` sees of the newest fence, and what it does:
     its process is certainly gone                 go on
     its counter moves                             refuse (SW-DRIVER-ALIVE)
     its counter stands still for the lease        go on
-    a newer fence appears meanwhile               look at that one
+    a newer fence appears meanwhile               check that one
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FENCE_FILE = FileKind(
     "restore the file from a backup; if there is none and no other driver ran after that one, remove it",
 )
 NOBODY = ProcessId("unknown", 0, 0.0)
-"""Stands for the process of a fence whose file cannot be read. It is on no host, so nobody takes it for gone."""
+"""Stands for the process of a fence whose file cannot be read. It is on no host, so it never counts as gone."""
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Fence(msgspec.Struct, frozen=True):
     fence: int
     process: ProcessId
     started: float
-    lease: float = 0.0  # it beats often enough for whoever watches that long
+    lease: float = 0.0  # seconds: it beats more often than that
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ S = TypeVar("S", Start, Dropped)
 
 
 class Phase(Enum):
-    """What a holder says of itself.  RUNNING -> ENDED,  RUNNING -> ENDED -> RESTARTING -> ENDED"""
+    """What a holder records about itself.  RUNNING -> ENDED,  RUNNING -> ENDED -> RESTARTING -> ENDED"""
 
     RUNNING = "running"
     RESTARTING = "restarting"  # its driver has failed; its supervisor waits, and will take a new fence
@@ -103,7 +103,7 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class Life(Enum):
-    """Whether a holder is alive, as far as that can be told."""
+    """Whether a holder is alive, as far as is known."""
 
     RUNNING = "running"
     GONE = "gone"
@@ -112,7 +112,7 @@ class Life(Enum):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a job, for people."""
+    """The driver that holds a job, as `status` shows it."""
 
     fence: int
     process: ProcessId
@@ -127,10 +127,10 @@ class Fences:
     def __init__(self, disk: Disk, folder: Path, clock: Clock, processes: Processes) -> None:
         """`folder` is that of the job."""
         self.mine: Fence | None = None
-        self.tell: Callable[[str], None] | None = None  # told, in a line for people, what `wait` is waiting for
+        self.tell: Callable[[str], None] | None = None  # called with a line of text about what `wait` waits for
         self.sleep: Callable[[float], None] = clock.sleep  # how `wait` passes the time; may raise to end it
         self.silent: tuple[int, int] | None = None
-        """A holder whom `wait` has watched in vain, and the count at which it stood still: it need not be watched again."""
+        """A holder that did not move while `wait` watched it, and its count: it need not be watched again."""
         self._disk = disk
         self._folder = folder / "fences"
         self._clock = clock
@@ -139,7 +139,7 @@ class Fences:
         self._lock = threading.Lock()  # beats come from a thread of their own
 
     def highest(self) -> int:
-        """The largest number that was ever taken, as far as any file tells."""
+        """The largest number that was ever taken, by the files that are left."""
         return max(self._numbers(FENCE) | self._numbers(ALIVE) | self._numbers(START), default=0)
 
     def newest(self) -> Fence | None:
@@ -154,7 +154,7 @@ class Fences:
     # ---- taking the job over --------------------------------------------------------------------------------------
 
     def wait(self, lease: float, take_over: bool = False) -> None:
-        """Return when nobody seems to be at work. Raises SW-DRIVER-ALIVE if somebody is. Writes nothing."""
+        """Return when no driver seems to be alive. Raises SW-DRIVER-ALIVE if one is. Writes nothing."""
         told: set[int] = set()
         while not take_over and (holder := self.newest()) is not None and self._may_live(holder):
             count = self._read_beat(holder.fence).count
@@ -166,7 +166,7 @@ class Fences:
                 self.tell(f"{holder.process} holds this job; watching for {patience:g} s whether it is alive")
             moved = self._moves(holder, patience)
             if moved is None:
-                continue  # things have changed: look again
+                continue  # the holder changed: check again
             if moved:
                 raise _alive(holder, self._folder.parent)
             self.silent = holder.fence, count
@@ -189,7 +189,7 @@ class Fences:
         return False
 
     def claim(self, floor: int = 0, lease: float = 0.0) -> Fence:
-        """Create the next fence, exclusively; above `floor`, which some sink has seen. `lease` tells others how long to watch."""
+        """Create the next fence, exclusively; above `floor`, which some sink has seen. `lease` is how long others must watch it."""
         self._disk.make_folder(self._folder)
         number = max(self.highest(), floor) + 1
         while True:
@@ -207,7 +207,7 @@ class Fences:
     # ---- holding it -----------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Show that I am alive. Nothing before `claim`, nor after `end`."""
+        """Show that this driver is alive. Does nothing before `claim` and after `end`."""
         if self._beats.phase is not Phase.ENDED:
             self._mark(self._beats.phase, unless=Phase.ENDED)
 
@@ -216,7 +216,7 @@ class Fences:
         self._mark(Phase.RESTARTING)
 
     def end(self) -> None:
-        """Say that I have ended, so that nobody needs to wait."""
+        """Record that this driver has ended, so that the next one need not wait."""
         self._mark(Phase.ENDED)
 
     def _mark(self, phase: Phase, unless: Phase | None = None) -> None:
@@ -228,7 +228,7 @@ class Fences:
             self._disk.replace(self._path(self.mine.fence, ALIVE), msgspec.json.encode(beats) + b"\n")
 
     def check(self, mine: int) -> None:
-        """Refuse if another driver has come after me."""
+        """Refuse if another driver has taken a higher fence."""
         highest = self.highest()
         if highest > mine:
             by = self._read_fence(highest).process
@@ -240,7 +240,7 @@ class Fences:
             )
 
     def holder(self, watch: float = 0.0) -> Holder | None:
-        """Who holds the job. A holder elsewhere is watched for up to `watch` seconds."""
+        """The holder of the job. One elsewhere is watched for up to `watch` seconds."""
         fence = self.newest()
         if fence is None:
             return None
@@ -350,7 +350,7 @@ class Fences:
 
 
 def moment(seconds: float) -> str:
-    """A time of day and its date, for people everywhere."""
+    """A time as text, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

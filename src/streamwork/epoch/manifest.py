@@ -61,7 +61,7 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     seal: str = ""
 
     def __post_init__(self) -> None:
-        """What it names is used as paths: refuse what leads out of the job's folder (file references check themselves)."""
+        """Names are used as paths: refuse those that lead out of the job's folder (file references check themselves)."""
         for path in self.taken:
             check_relative(path)
         for name in (*self.components, *self.sinks, *self.letters, *(i for c in self.components.values() for i in c)):
@@ -93,7 +93,7 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _bytes(self) -> bytes:
-        """Made once: it is written twice, and every sink is told its hash."""
+        """Made once: it is written twice, and its hash goes to every sink."""
         return to_bytes(self)
 
     @cached_property

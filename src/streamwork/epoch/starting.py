@@ -102,5 +102,5 @@ class Start:
         if identity is None:
             return self._store.create(self._graph, self._new_uid(), self._settings.groups, self._clock)
         if not started:  # the folder was created, and no driver has got as far as to start
-            self._store.mend_beginning(self._graph, identity)
+            self._store.restore_beginning(self._graph, identity)
         return identity

@@ -1,4 +1,4 @@
-"""A job's folder: identity, plans and manifests. Every write is durable and atomic; most create a name for ever.
+"""A job's folder: identity, plans and manifests. Every write is durable and atomic; most create a name that is never reused.
 
 ROOT/JOB/job.json                               uid and number of key groups
 ROOT/JOB/checkpoints/000000000042.plan.json     what epoch 42 reads
@@ -39,7 +39,7 @@ COPIES = "copies"  # in quarantine: damaged copies of manifests that count
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who this job's folder belongs to: made once, when the folder is."""
+    """The identity of a job's folder, written once."""
 
     job: str
     uid: str
@@ -108,9 +108,9 @@ class Store:
             ) from None
         return identity
 
-    def mend_beginning(self, graph: Graph, identity: Identity) -> None:
-        """Of a job that was never started: make sure that manifest 0 is there, whole, and its own. It says nothing that
-        `job.json` does not say; a copy may be lost or, where two drivers made the folder at once, be the other one's.
+    def restore_beginning(self, graph: Graph, identity: Identity) -> None:
+        """Of a job that was never started: write manifest 0 again if it is missing, damaged or of another uid. It holds nothing
+        that `job.json` does not; where two drivers created the folder at once, a copy may be of the other one.
         """
         zero = _beginning(identity.uid, graph)
         for suffix in (COMPLETED, PREPARED):
@@ -188,13 +188,13 @@ class Store:
             found.append(Stored(epoch, epoch in copies[COMPLETED], manifest, "; ".join(problems)))
         return found
 
-    def mend_completed(self, fence: int, manifest: Manifest) -> None:
+    def replace_completed(self, fence: int, manifest: Manifest) -> None:
         """Put the good copy in place of a damaged one, which is set aside."""
         self.quarantine(fence, f"checkpoints/{manifest.epoch:012d}{COMPLETED}", under=COPIES)
         self.write_completed(manifest)
 
     def written_at(self, epoch: int) -> float:
-        """When the manifest was written, for people."""
+        """When the manifest was written, in seconds since 1970."""
         paths = (self._path(epoch, COMPLETED), self._path(epoch, PREPARED))
         return next(path.stat().st_mtime for path in paths if path.exists())
 
@@ -211,7 +211,7 @@ class Store:
                 self.disk.discard(self._path(epoch, PLAN))
 
     def remove_claims(self, below: int) -> None:
-        """After the plans: an attempt that finds its plan gone does not write, whatever it claims."""
+        """Call after `remove_plans`: an attempt whose plan is gone does not write."""
         for name in self.disk.names(self.folder / "claims"):
             epoch = number_of(name.partition("-")[0], EPOCH_DIGITS)
             if epoch is not None and epoch < below:
@@ -230,7 +230,7 @@ class Store:
         return True
 
     def quarantine_epoch(self, fence: int, epoch: int) -> None:
-        """Set a manifest aside, both copies. Its plan stays: what was planned is true whatever came of it."""
+        """Set a manifest aside, both copies. Its plan stays."""
         for suffix in (COMPLETED, PREPARED):
             self.quarantine(fence, f"checkpoints/{epoch:012d}{suffix}")
 

@@ -1,6 +1,6 @@
-"""Compaction: a chain of deltas is made into a snapshot, file to file, by whoever has time; never by a task.
+"""Compaction: a chain of deltas is made into a snapshot, file to file, in the background; never by a task.
 
-Reading a long chain costs a restart its time; writing a snapshot costs the disk its. So a snapshot is due when the deltas since the
+A long chain makes restarts slow; a snapshot costs disk writes. So a snapshot is due when the deltas since the
 last one hold as many rows as it does: each row is then written about twice, however large the state is.
 """
 
@@ -13,10 +13,10 @@ from streamwork.state.rows import RowFormat
 from streamwork.world import FileRef
 
 LONGEST_CHAIN = 20
-"""So many deltas are not worth a snapshot yet."""
+"""Deltas in a chain before a snapshot is worth its cost."""
 
 OLDEST_DELTA = 1_000
-"""A delta that so many epochs have been built on gets into a snapshot, however few there are: then its chain can go."""
+"""Age of the oldest delta, in epochs, at which a snapshot is due even for a short chain: old files can then be pruned."""
 
 
 def deltas_since(chain: Chain) -> Chain:
@@ -26,7 +26,7 @@ def deltas_since(chain: Chain) -> Chain:
 
 
 def is_due(chain: Chain, epoch: int) -> bool:
-    """Is it time to make a snapshot of a chain?"""
+    """True if a snapshot of the chain should be made."""
     deltas = deltas_since(chain)
     if not deltas:
         return False
@@ -45,7 +45,7 @@ def compact(files: StateFiles, chain: Chain, rows: RowFormat, stem: str) -> File
 
 
 def with_known_snapshots(chain: Chain, known: Chain) -> tuple[FileRef, ...]:
-    """The chain with the snapshots that a `known` chain has of its beginning: who reported it may not have heard of them."""
+    """The chain with the snapshots that a `known` chain has of its beginning: the instance that reported it may not know them."""
     for snapshot in known:
         shared = any(ref in known for ref in chain if epoch_of(ref) <= epoch_of(snapshot) and not is_snapshot(ref))
         if is_snapshot(snapshot) and snapshot not in chain and shared:

@@ -20,7 +20,7 @@ from streamwork.state.rows import RowFormat, has_gone
 from streamwork.world import Disk, FileKind, FileRef
 
 EAGER_ROWS = 100_000
-"""A state of more rows is not made into records when it is restored, but when somebody asks for them."""
+"""A state of more rows stays in columns when it is restored; records are made for the keys that are used."""
 
 STATE_FILE = FileKind(
     "SW-STATE-DAMAGED",

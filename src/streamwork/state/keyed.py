@@ -21,11 +21,11 @@ from streamwork.state.slots import Slots
 from streamwork.world import step_back
 
 TOGETHER = 4
-"""So many layers become one. Merging more at a time is less work, but until then there are more to look in."""
+"""Layers that are merged into one. Merging more at a time is less work, but lookups search more layers until then."""
 MANY = 20_000
-"""So many records do not fit into a processor's cache."""
+"""Records that no longer fit into a processor's cache."""
 BACKGROUND_ROWS = 10_000
-"""Layers that make so many rows are merged in the background: no checkpoint waits for it."""
+"""Merges of at least so many rows run in the background: no checkpoint waits for them."""
 
 
 class Thaw(Protocol):
@@ -45,7 +45,7 @@ class KeyedState:
     """Key value -> record, timers of keys, and which keys changed since the last checkpoint.
 
     `records` holds what is in use. The rest may be in `layers`, the newest last: `warm` brings it in before it is asked for.
-    A key that changed and has no record any more is one that was forgotten.
+    A key that changed and has no record was forgotten.
 
     For an operator that works on columns, what is in use is in `slots` and not in `records`: `place` moves it there.
     """
@@ -75,7 +75,7 @@ class KeyedState:
         self._thaw: Thaw | None = None
         self._resting = 0  # keys that are alive in the layers, as of the last checkpoint
         self._absent: set[Any] = set()  # keys that the layers do not have, or have no more
-        self._recent: set[Any] = set()  # keys that were used not long ago: they are let go later
+        self._recent: set[Any] = set()  # keys that were used recently: `cool` spares them once
         self._merging: Merging | None = None
         # Ordered by time, then by the key's bytes: what fires first does not depend on what was set first.
         self._waiting: dict[TimerClock, list[tuple[datetime, bytes, Any]]] = {clock: [] for clock in TimerClock}
@@ -157,7 +157,7 @@ class KeyedState:
         absent.update(missing)
 
     def wake(self) -> None:
-        """Between two epochs: bring everything in. Nothing rests any more, so nothing has to be looked for any more."""
+        """Between two epochs: bring all records in and drop the layers."""
         assert self._thaw is not None and not self.changed
         for layer in reversed(self.layers):
             keys = self._thaw.keys(layer.rows)
@@ -245,7 +245,7 @@ class KeyedState:
             at = len(self.layers) - TOGETHER
 
     def cool(self, most: int) -> None:
-        """Let go of records, the oldest first, until at most so many are left. They all rest in layers.
+        """Drop records, the oldest first, until at most so many are left. They all rest in layers.
 
         One that was used since it was last considered is spared once.
         """
@@ -264,7 +264,7 @@ class KeyedState:
             del self.records[key]
 
     def used(self, keys: Iterable[Any]) -> None:
-        """These keys were used: they are not let go at once. Keys that have left `records` do not stay here for ever."""
+        """Mark keys as used, so that `cool` spares them once. Keys that have left `records` are removed from the marks."""
         self._recent.update(key for key in keys if key in self.records)
         if len(self._recent) > len(self.records):
             self._recent = {key for key in self._recent if key in self.records}
@@ -283,7 +283,7 @@ class Merging(NamedTuple):
 
 @cache
 def _background() -> ThreadPoolExecutor:
-    """Of this process. Merging layers is work in C, which lets Python go on."""
+    """One thread per process. Merging layers runs in C and releases the GIL."""
     return ThreadPoolExecutor(1, "streamwork-layers", initializer=step_back)
 
 

@@ -1,7 +1,7 @@
 """Rows of state that are not records in memory: columns, with an index by key.
 
 Most keys of a large state rest. As columns they take a fraction of the memory that Python objects take, and large layers are
-kept in a file that the system maps in and out as it likes. What an event asks for is found by the hash of its key.
+kept in a file that the system maps in and out. Rows are found by the hash of their key.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ class Layer:
         return int(self.rows.num_rows)
 
     def find(self, hashes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """(place in `hashes`, row) of every row that may be meant: two keys can have one hash, so look at its key."""
-        asked = np.argsort(
-            hashes
-        )  # in order, neighbours are looked for near each other: in memory, that is much faster
+        """(place in `hashes`, row) of every candidate. Two keys can have one hash, so the caller compares the keys."""
+        asked = np.argsort(hashes)  # sorted lookups touch neighbouring memory, which is much faster
         hashes = hashes[asked]
         low = np.searchsorted(self._hashes, hashes, side="left")
         there = low < len(self._hashes)
@@ -76,7 +74,7 @@ def _plain(column: Any) -> np.ndarray[Any, Any]:
 
 
 def _resting(rows: pa.Table) -> pa.Table:
-    """The same rows in few pieces; large ones in a file that is gone when nobody maps it any more."""
+    """The same rows in few pieces; large ones in a file that is removed when it is no longer mapped."""
     rows = compacted(rows)
     if rows.nbytes < SPILL_BYTES:
         return rows

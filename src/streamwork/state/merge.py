@@ -28,7 +28,7 @@ def merge(tables: Sequence[pa.Table], key: Sequence[str], keep_deleted: bool = F
 def _last_rows(keys: pa.Table, key: Sequence[str]) -> np.ndarray[Any, Any]:
     """Of each key, the number of its last row.
 
-    Arrow makes one array of all distinct values. Keys beyond the limit of an array are looked at in several passes, each over
+    Arrow makes one array of all distinct values. Keys beyond the limit of an array are processed in several passes, each over
     some of the key groups: all rows of a key have the same one.
     """
     keys = keys.append_column(ROW, pa.array(np.arange(keys.num_rows)))

@@ -36,11 +36,11 @@ OWN_FIELDS = (
 )
 
 PIECE = 8_192
-"""So many records are made into columns at a time: each is looked at several times, while it is still in the processor's cache."""
+"""Records that are made into columns at a time. Each is read several times, so they should fit into the processor's cache."""
 
 
 SLOTS_PIECE = 1 << 20
-"""So many slots are made into columns at a time."""
+"""Slots that are made into columns at a time."""
 
 
 class RowFormat:
@@ -77,7 +77,7 @@ class RowFormat:
             elif old.type != field.type:
                 other.append(f"{field.name} was {old.type} and is now {field.type}")
             elif old.nullable and not field.nullable:
-                other.append(f"{field.name} was optional and is not any more")
+                other.append(f"{field.name} was optional and no longer is")
         return gone + new + other
 
     def new_state(self) -> State:

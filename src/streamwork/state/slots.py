@@ -1,7 +1,7 @@
 """Records as numpy columns: every key has a slot, which is its place in each of them.
 
-An operator that works on whole columns has its state like this from epoch to epoch. Python only looks a key's slot up, once per
-batch; no record is made.
+An operator that works on whole columns has its state like this from epoch to epoch. Python code runs once per key and
+batch, to find the slot; no record is made.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ WHERE NOT __deleted;
 """
 
 _SAME = """
--- {component} has no view: {names} differ in case only, and DuckDB does not tell them apart
+-- {component} has no view: {names} differ in case only, and names in DuckDB ignore case
 """
 
 

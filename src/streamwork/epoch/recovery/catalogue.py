@@ -57,7 +57,7 @@ class Catalogue:
 
     @property
     def newest(self) -> Manifest | None:
-        """The newest manifest that can be restored, whatever position the sinks are at."""
+        """The newest manifest that can be restored, at any position of the sinks."""
         return next((manifest for manifest in self.newest_first if not self.problem(manifest)), None)
 
     @property

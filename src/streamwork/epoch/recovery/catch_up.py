@@ -1,7 +1,7 @@
-"""Catching up to a sink that is ahead: after a fall back, the same slices are computed again.
+"""`Route`: how a job catches up with a sink that is ahead of the restored manifest.
 
-What a sink is ahead by was planned, and plans are kept; so the same legs are gone once more, with the same ticks of the clock.
-Where a plan is lost, a job without timers may cut the way as it likes, only never across the position of a sink.
+The epochs that a sink is ahead by were planned, and plans are kept. So the same slices are computed again, with the same ticks of
+the clock. Where a plan is lost, a job without timers may cut other slices, but never across the position of a sink.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class Route:
-    """The way to the sinks that are ahead."""
+    """The slices up to the sinks that are ahead."""
 
     legs: tuple[Leg, ...] = ()
     limits: tuple[Position, ...] = ()  # no plan reaches across one of these

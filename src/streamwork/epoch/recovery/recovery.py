@@ -1,14 +1,16 @@
-"""Recovery: what a start does before the first source is read. `epoch.recovery.restore_point` chooses the manifest to build on.
+"""Recovery: what a start does before the first source is read.
 
-    1  look      does the job fit what is stored? Nothing is written before this
+`catalogue` lists what can be restored, `restore_point` chooses, `fit` compares the job with it; this module executes.
+
+    1  check     does the job fit what is stored? Nothing is written before this
     2  wait      is another driver at work? (`epoch.fences`)
     3  claim     take the next fence
-    4  register  write it into every sink: no older driver gets anything in from here on
-    5  read      make durable what is there, read manifests and ledgers, choose. A driver that finds a fence above its own stops
+    4  register  write it into every sink: no older driver can commit from here on
+    5  read      sync the folder, read manifests and ledgers, choose. A driver that finds a fence above its own stops
     6  commit    offer staged outputs to sinks that are behind; rebase those that have the rows from a manifest that is lost
     7  complete  a prepared manifest that was chosen; then check the fence, and settle what sinks refused (`epoch.effects`)
     8  ready     record where this fence starts: manifests of lower fences beyond it count for nothing
-    9  prune     set aside what cannot be used, remove what nobody names and temporary files whose writer is dead
+    9  prune     set aside what cannot be used, remove files that no manifest names, and temporary files whose writer is dead
 
 What a crash leaves, and what the next start does with it:
 
@@ -72,7 +74,7 @@ class Recovery:
         refill: Collection[str] = (),
         drop: Drop = NOTHING,
     ) -> None:
-        """`drop` names components whose state is not to be used any more."""
+        """`drop` names components whose state is no longer used; `refill` sinks that may be filled again."""
         self._graph = graph
         self._drop = drop
         self._store = store
@@ -86,7 +88,7 @@ class Recovery:
         self._verifier = Verifier(store, self._dropped)
         self._outdated: dict[
             str, Position
-        ] = {}  # sinks whose rows date from before the job stopped committing, and where they are
+        ] = {}  # sinks whose rows are older than the change to committing, and where they are
 
     def check_job(self, identity: Identity) -> None:
         """1. Refuse a job that cannot go on from what is stored."""
@@ -124,9 +126,7 @@ class Recovery:
     def read(self, identity: Identity, fence: int) -> RestorePoint:
         """5. The manifest to build on."""
         self._store.settle()
-        self._verifier = Verifier(
-            self._store, self._dropped
-        )  # files may have changed during the wait: verify all again
+        self._verifier = Verifier(self._store, self._dropped)  # files may have changed during the wait
         self._catalogue = self._read_catalogue(identity)
         before = self._fences.promise() or self._graph.promise
         # Where the last driver did not commit, no ledger says anything about its epochs.
@@ -142,7 +142,7 @@ class Recovery:
         self._plan = plan
         return point
 
-    def finish(self, point: RestorePoint, fence: int, tell: Callable[[Phase, Manifest], None]) -> Recovered:
+    def finish(self, point: RestorePoint, fence: int, report: Callable[[Phase, Manifest], None]) -> Recovered:
         """6 to 8."""
         deterministic = self._graph.deterministic or bool(point.ahead) or bool(point.rebases)
         empty = set(point.refills)
@@ -151,19 +151,19 @@ class Recovery:
                 name, manifest, self._catalogue.parent(manifest), deterministic, first=False, refill=name in empty
             )
             empty.discard(name)
-            tell(Phase.COMMIT, manifest)
+            report(Phase.COMMIT, manifest)
         for name in point.rebases:
             self._sinks.rebase(name, point.at)
-            tell(Phase.REBASE, point.at)
+            report(Phase.REBASE, point.at)
         for name, position in self._outdated.items():
             self._sinks.rebase(name, point.at, position)
-            tell(Phase.REBASE, point.at)
+            report(Phase.REBASE, point.at)
         torn = point.at.epoch in {s.epoch for s in self._stored if s.completed and s.problem}
         if torn:
-            self._store.mend_completed(fence, point.at)
+            self._store.replace_completed(fence, point.at)
         elif not point.completed or point.at.epoch not in self._store.completed():
             self._store.write_completed(point.at)
-            tell(Phase.COMPLETE, point.at)
+            report(Phase.COMPLETE, point.at)
         self._fences.check(fence)
         self._effects.settle_refused(
             self._sinks.ledgers(point.at.uid), self._ends(), max(self._fences.starts(), default=0)
@@ -171,7 +171,7 @@ class Recovery:
         if self._drop.components:
             self._fences.write_dropped(self._drop)
         self._fences.write_start(point.at.epoch, point.at.sha256, self._graph.promise, self._sinks.registered)
-        tell(Phase.READY, point.at)
+        report(Phase.READY, point.at)
         way = route(point.at, [position for _, position in point.ahead], self._plans()) if point.ahead else Route()
         line = self._catalogue.line(point.at)
         return Recovered(point.at, self._plan, line, way, not point.completed, self._story(point, torn))
@@ -196,9 +196,7 @@ class Recovery:
                 self._store.quarantine(fence, problem.path)
 
     def plans_beyond(self, at: Manifest) -> list[Plan]:
-        """The plans of epochs behind `at`, whatever came of them. One that cannot be read is refused: what it planned may have
-        been written.
-        """
+        """The plans of epochs after `at`, abandoned or not. Refuses a plan that cannot be read: its output may have been written."""
         return [self._store.plan(number) for number in self._store.plans() if number > at.epoch]
 
     def planned_beyond(self, plans: Sequence[Plan]) -> Position:
@@ -247,7 +245,7 @@ class Recovery:
         return "" if self._accept_divergence else not_replayable(self._graph, at, position, self._plans())
 
     def _story(self, point: RestorePoint, torn: bool) -> tuple[str, ...]:
-        """What was found and done, in plain lines."""
+        """What was found and done, as lines of text."""
         lines = [f"checkpoint {epoch} cannot be used: {why}" for epoch, why in point.passed_over]
         if not point.completed:
             lines.append(f"checkpoint {point.at.epoch} was prepared: it is rolled forward, nothing is computed again")

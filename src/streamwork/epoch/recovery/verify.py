@@ -1,4 +1,4 @@
-"""Are the files that a manifest names whole? Each is compared with the hash that the manifest recorded. Looks only."""
+"""`Verifier`: compares the files that manifests name with their recorded hashes. It changes nothing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Problem:
 
 
 class Verifier:
-    """Looks at each file at most once, since manifests share most of their files."""
+    """Reads each file at most once, since manifests share most of their files."""
 
     def __init__(self, store: Store, dropped: Callable[[Manifest], Collection[str]] = lambda manifest: ()) -> None:
-        """`dropped` tells the components whose state in a manifest is not needed."""
+        """`dropped` gives the components whose state in a manifest is not needed."""
         self._store = store
         self._dropped = dropped
         self._letters = DeadLetters(store.disk, store.folder)
