@@ -9,8 +9,8 @@ import pytest
 
 from streamwork.components import Position
 from streamwork.epoch import Manifest
-from streamwork.epoch.fences import Start
 from streamwork.epoch.recovery.catalogue import Catalogue
+from streamwork.epoch.start_records import StartRecord
 from streamwork.epoch.store import Stored
 
 SEEDS = range(200)
@@ -35,11 +35,11 @@ class History:
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
         self.manifests = [Manifest(0, 0, "", 0, "u", Position(), {}, {}, {}, "")]
-        self.starts: dict[int, Start] = {}
+        self.starts: dict[int, StartRecord] = {}
         self.line = [self.manifests[0]]  # oldest first
         late: list[Manifest] = []
         for fence in range(1, rng.randrange(2, 6)):
-            self.starts[fence] = Start(fence, self.line[-1].epoch, self.line[-1].sha256)
+            self.starts[fence] = StartRecord(fence, self.line[-1].epoch, self.line[-1].sha256)
             for _ in range(rng.randrange(4)):
                 self.line.append(self._next(self.line[-1], fence))
             late = []

@@ -270,8 +270,8 @@ def test_starts_are_kept_and_damage_is_not_guessed_away(world: World) -> None:
     for epoch in (0, 7):
         fences = world.fences()
         fences.claim()
-        fences.write_start(epoch, f"hash-{epoch}")
-    found = world.fences().starts()
+        fences.starts.write(fences.mine.fence, epoch, f"hash-{epoch}")
+    found = world.fences().starts.all()
     assert {number: (start.epoch, start.sha256) for number, start in found.items()} == {
         1: (0, "hash-0"),
         2: (7, "hash-7"),
@@ -279,14 +279,14 @@ def test_starts_are_kept_and_damage_is_not_guessed_away(world: World) -> None:
     for damage in (b"", b"{", world.disk.read(world.path("1.start.json"))):
         world.disk.replace(world.path("2.start.json"), damage)
         with pytest.raises(Refused, match=r"SW-FENCE-DAMAGED: .*2\.start\.json"):
-            world.fences().starts()
+            world.fences().starts.all()
 
 
 def test_old_fences_are_forgotten_but_never_the_newest(world: World) -> None:
     for _ in range(4):
         fences = world.fences()
         fences.claim()
-        fences.write_start(0, "x")
+        fences.starts.write(fences.mine.fence, 0, "x")
     world.fences().forget(below=3)
     assert world.disk.names(JOB / "fences") == [f"{n}{s}" for n in (3, 4) for s in (".alive", ".json", ".start.json")]
     world.fences().forget(below=99)

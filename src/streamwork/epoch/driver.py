@@ -52,7 +52,7 @@ from streamwork.epoch.compactor import Background, at_once
 from streamwork.epoch.draft import ManifestDraft
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.epoch import Epoch
-from streamwork.epoch.fences import Drop, Fences
+from streamwork.epoch.fences import Fences
 from streamwork.epoch.history.recorder import NoHistory, Recorder
 from streamwork.epoch.host import Host
 from streamwork.epoch.in_doubt import InDoubt
@@ -64,6 +64,7 @@ from streamwork.epoch.phases import Listener, Phase
 from streamwork.epoch.recovery.recovery import NOTHING, Recovery
 from streamwork.epoch.requests import Requests
 from streamwork.epoch.slices import by_report
+from streamwork.epoch.start_records import Drop
 from streamwork.epoch.starting import Start, Started
 from streamwork.epoch.store import Store
 from streamwork.job import Graph, Layout, Settings

@@ -2,9 +2,7 @@
 
     fences/F.json        which process took fence F, and when
     fences/F.alive       a counter that its holder rewrites as long as it lives; at the end it says so
-    fences/F.start.json  the manifest that its holder started from: those of lower fences beyond that epoch count for nothing
-    fences/F.dropped.json  the components whose state in manifests of lower fences does not count (--drop-state); written before
-                         F.start.json, and without it it counts for nothing
+    fences/F.start.json, F.dropped.json   what its driver started from (`epoch.start_records`)
 
 A new driver first waits until no other driver seems to be alive (`wait`), then takes the next number (`claim`). The wait only
 keeps two users from stopping each other's runs; correctness rests on the number, which every sink knows too.
@@ -24,25 +22,20 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from streamwork.epoch.sealed import read_sealed, to_bytes
+from streamwork.epoch.sealed import to_bytes
+from streamwork.epoch.start_records import StartRecords, numbered
 from streamwork.errors import Refused
-from streamwork.job.semantics import EXACTLY_ONCE, Promise
-from streamwork.world import Clock, Disk, FileKind, Processes, ProcessId, damaged, number_of
+from streamwork.world import Clock, Disk, Processes, ProcessId
 
 POLL_SECONDS = 0.1
-FENCE, ALIVE, START, DROPPED = ".json", ".alive", ".start.json", ".dropped.json"
-FENCE_FILE = FileKind(
-    "SW-FENCE-DAMAGED",
-    "restore the file from a backup; if there is none and no other driver ran after that one, remove it",
-)
+FENCE, ALIVE = ".json", ".alive"
 NOBODY = ProcessId("unknown", 0, 0.0)
 """Stands for the process of a fence whose file cannot be read. It is on no host, so it never counts as gone."""
 
@@ -54,37 +47,6 @@ class Fence(msgspec.Struct, frozen=True):
     process: ProcessId
     started: float
     lease: float = 0.0  # seconds: it beats more often than that
-
-
-class Start(msgspec.Struct, frozen=True):
-    """What a driver started from."""
-
-    fence: int
-    epoch: int
-    sha256: str
-    semantics: str = "exactly-once"  # of the job from here on
-    tracking: str = ""
-    seal: str = ""
-    sinks: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # that have a ledger row from here on; left out if none
-
-
-class Dropped(msgspec.Struct, frozen=True):
-    """The components whose state a start has dropped; it counts together with that start."""
-
-    fence: int
-    components: tuple[str, ...]
-    request: str
-    seal: str = ""
-
-
-class Drop(msgspec.Struct, frozen=True):
-    """A person asks for the state of these components to be dropped. `request` is random: a restart does not drop again."""
-
-    components: tuple[str, ...] = ()
-    request: str = ""
-
-
-S = TypeVar("S", Start, Dropped)
 
 
 class Phase(Enum):
@@ -133,6 +95,7 @@ class Fences:
         """A holder that did not move while `wait` watched it, and its count: it need not be watched again."""
         self._disk = disk
         self._folder = folder / "fences"
+        self.starts = StartRecords(disk, self._folder)
         self._clock = clock
         self._processes = processes
         self._beats = Beat(0, Phase.ENDED)
@@ -140,7 +103,7 @@ class Fences:
 
     def highest(self) -> int:
         """The largest number that was ever taken, by the files that are left."""
-        return max(self._numbers(FENCE) | self._numbers(ALIVE) | self._numbers(START), default=0)
+        return max(self._numbers(FENCE) | self._numbers(ALIVE) | self.starts.numbers(), default=0)
 
     def newest(self) -> Fence | None:
         number = max(self._numbers(FENCE), default=None)
@@ -255,77 +218,19 @@ class Fences:
             life = Life.UNKNOWN
         return Holder(fence.fence, fence.process, fence.started, life, phase is Phase.RESTARTING)
 
-    # ---- what each start began with -------------------------------------------------------------------------------
-
-    def write_start(self, epoch: int, sha256: str, promise: Promise = EXACTLY_ONCE, sinks: Sequence[str] = ()) -> None:
-        """Recovery is finished: from here on, manifests of lower fences beyond `epoch` count for nothing."""
-        assert self.mine is not None, "claim comes first"
-        tracking = "" if promise.tracking is None else promise.tracking.value
-        registered = tuple(sinks) or msgspec.UNSET
-        start = Start(self.mine.fence, epoch, sha256, promise.semantics.value, tracking, sinks=registered)
-        self._disk.create(self._path(self.mine.fence, START), to_bytes(start))
-
-    def write_dropped(self, drop: Drop) -> None:
-        """Before `write_start`: the state of these components in manifests of lower fences counts for nothing from then on."""
-        assert self.mine is not None, "claim comes first"
-        dropped = Dropped(self.mine.fence, drop.components, drop.request)
-        self._disk.create(self._path(self.mine.fence, DROPPED), to_bytes(dropped))
-
-    def has_dropped(self, drop: Drop) -> bool:
-        """True if a start has done what this request asks for."""
-        return any(dropped.request == drop.request for dropped in self._dropped())
-
-    def dropped_after(self, fence: int) -> frozenset[str]:
-        """The components whose state was dropped by starts of higher fences than that. What cannot be read is refused."""
-        return frozenset(name for dropped in self._dropped() if dropped.fence > fence for name in dropped.components)
-
-    def dropped_by(self) -> dict[str, int]:
-        """Component -> the last fence whose start has dropped its state."""
-        return {name: dropped.fence for dropped in self._dropped() for name in dropped.components}
-
-    def _dropped(self) -> list[Dropped]:
-        """Those that count: a start that was cut short has dropped nothing."""
-        numbers = sorted(self._numbers(DROPPED) & self._numbers(START))
-        return [self._read_sealed(number, DROPPED, Dropped) for number in numbers]
-
-    def has_started(self) -> bool:
-        """True if some driver has ever got as far as to be ready."""
-        return bool(self._numbers(START))
-
-    def promise(self) -> Promise | None:
-        """What the last start promised; None if there was none."""
-        starts = self.starts()
-        return Promise.of(last.semantics, last.tracking or None) if starts and (last := starts[max(starts)]) else None
-
-    def registered(self) -> tuple[str, ...]:
-        """The sinks that the last start wrote its fence into."""
-        starts = self.starts()
-        sinks = starts[max(starts)].sinks if starts else msgspec.UNSET
-        return () if isinstance(sinks, msgspec.UnsetType) else sinks
-
-    def starts(self) -> dict[int, Start]:
-        """Fence -> what it started from. One that cannot be read is refused: guessing could bring dead manifests back."""
-        found = {}
-        for number in sorted(self._numbers(START)):
-            found[number] = self._read_sealed(number, START, Start)
-        return found
+    # ---- files ----------------------------------------------------------------------------------------------------
 
     def forget(self, below: int) -> None:
         """Remove the files of fences below a number, except those of the newest and those that dropped state."""
-        keep = {self.highest(), *self._numbers(DROPPED)}  # a request to drop state is never done twice
-        for suffix in (ALIVE, START, FENCE):
-            for number in self._numbers(suffix):
-                if number < below and number not in keep:
-                    self._disk.remove(self._path(number, suffix))
+        keep = {self.highest(), *self.starts.dropping()}
+        self._remove(ALIVE, below, keep)
+        self.starts.forget(below, keep)
+        self._remove(FENCE, below, keep)
 
-    # ---- files ----------------------------------------------------------------------------------------------------
-
-    def _read_sealed(self, number: int, suffix: str, kind: type[S]) -> S:
-        path = self._path(number, suffix)
-        value = read_sealed(self._disk, path, kind, FENCE_FILE)
-        if value.fence != number:
-            raise damaged(FENCE_FILE, path, f"is that of fence {value.fence}")
-        return value
+    def _remove(self, suffix: str, below: int, keep: Collection[int]) -> None:
+        for number in self._numbers(suffix):
+            if number < below and number not in keep:
+                self._disk.remove(self._path(number, suffix))
 
     def _read_fence(self, number: int) -> Fence:
         try:
@@ -341,9 +246,7 @@ class Fences:
             return Beat(0, Phase.RUNNING)
 
     def _numbers(self, suffix: str) -> set[int]:
-        names = (name.partition(".") for name in self._disk.names(self._folder))
-        found = (number_of(stem) for stem, dot, rest in names if dot + rest == suffix)
-        return {number for number in found if number is not None}
+        return numbered(self._disk, self._folder, suffix)
 
     def _path(self, number: int, suffix: str) -> Path:
         return self._folder / f"{number}{suffix}"

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from streamwork.epoch.fences import Drop, Fences
+from streamwork.epoch.fences import Fences
 from streamwork.epoch.footing import Footing
 from streamwork.epoch.manifest import Plan
 from streamwork.epoch.phases import Phase
 from streamwork.epoch.recovery.fit import not_held
 from streamwork.epoch.recovery.recovery import Recovered, Recovery
 from streamwork.epoch.sinks import Sinks
+from streamwork.epoch.start_records import Drop
 from streamwork.epoch.store import Identity, Store
 from streamwork.job import Graph, Settings
 from streamwork.world import Clock
@@ -63,7 +64,7 @@ class Start:
     def run(self, tell: Tell) -> tuple[Footing, Recovered]:
         """1 to 8."""
         found = self._store.identity()
-        started = self._store.newest_number() > 0 or self._fences.has_started()
+        started = self._store.newest_number() > 0 or bool(self._fences.starts.numbers())
         identity = self._check(found, started)  # 1, 2
         killed = self._fences.cut_short()
         seen = [row.fence for row in self._sinks.ledgers(identity.uid).values() if row is not None]

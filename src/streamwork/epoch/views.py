@@ -32,7 +32,7 @@ class Views(Participant):
     def resume(self, footing: Footing) -> Sequence[str]:
         self._fence = footing.fence
         formats = [row_format(self._graph, node, footing.identity.groups) for node in self._graph.stateful]
-        text = script(self._graph.job, self._store.folder, formats, self._fences.dropped_by())
+        text = script(self._graph.job, self._store.folder, formats, self._fences.starts.dropped_by())
         self._wanted = {f"{FOLDER}/{rows.component}.parquet": defaults_file(rows) for rows in formats}
         self._wanted[FILE] = text.encode()  # last: the others are there when it is
         self.restore()

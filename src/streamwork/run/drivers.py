@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from streamwork.epoch import Driver, Host, Started, Store
 from streamwork.epoch.control import Control
-from streamwork.epoch.fences import Drop, Fences, moment
+from streamwork.epoch.fences import Fences, moment
 from streamwork.epoch.history.history import History
 from streamwork.epoch.requests import READ_SECONDS, Requests
+from streamwork.epoch.start_records import Drop
 from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.spark_host import start_spark_host

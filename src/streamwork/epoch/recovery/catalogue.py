@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from streamwork.epoch.fences import Start
 from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.start_records import StartRecord
 from streamwork.epoch.store import Stored
 
 
@@ -27,7 +27,7 @@ class Health(Protocol):
 class Catalogue:
     """The manifests that can be read and that count, with their ancestors and the health of their files."""
 
-    def __init__(self, stored: Sequence[Stored], starts: Mapping[int, Start], health: Health) -> None:
+    def __init__(self, stored: Sequence[Stored], starts: Mapping[int, StartRecord], health: Health) -> None:
         self._starts = starts
         self._health = health
         readable = [s.manifest for s in stored if s.manifest is not None]

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from streamwork.components import Position
 from streamwork.components.commit_rule import lost
 from streamwork.epoch.effects import Effects
-from streamwork.epoch.fences import Drop, Fences
+from streamwork.epoch.fences import Fences
 from streamwork.epoch.identities import changed_inputs
 from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.phases import Phase
@@ -40,6 +40,7 @@ from streamwork.epoch.recovery.restore_point import RestorePoint, choose, none_g
 from streamwork.epoch.recovery.sink_paths import SinkPaths
 from streamwork.epoch.recovery.verify import Verifier
 from streamwork.epoch.sinks import Sinks
+from streamwork.epoch.start_records import Drop
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.errors import Refused
 from streamwork.job import Graph
@@ -96,8 +97,8 @@ class Recovery:
         newest = catalogue.newest
         if newest is None:
             raise none_good(catalogue.problems)
-        held = set(newest.components) - self._fences.dropped_after(newest.fence)
-        if self._drop.components and self._fences.has_dropped(self._drop):
+        held = set(newest.components) - self._fences.starts.dropped_after(newest.fence)
+        if self._drop.components and self._fences.starts.has_dropped(self._drop):
             self._drop = NOTHING
         found = fit(
             self._graph,
@@ -108,7 +109,7 @@ class Recovery:
             unknown_drops=sorted(set(self._drop.components) - held),
             held=held,
             changed_inputs=lambda: changed_inputs(self._graph, self._store.sources()),
-            promise=None if self._change_semantics else self._fences.promise(),
+            promise=None if self._change_semantics else self._fences.starts.promise(),
         )
         if isinstance(found, Unfit):
             raise found.refused
@@ -128,7 +129,7 @@ class Recovery:
         self._store.settle()
         self._verifier = Verifier(self._store, self._dropped)  # files may have changed during the wait
         self._catalogue = self._read_catalogue(identity)
-        before = self._fences.promise() or self._graph.promise
+        before = self._fences.starts.promise() or self._graph.promise
         # Where the last driver did not commit, no ledger says anything about its epochs.
         self._ledgers = self._sinks.ledgers(identity.uid) if before.exactly_once else {}
         point = choose(self._catalogue, self._paths(self._catalogue), self._ledgers, self._not_replayable)
@@ -166,11 +167,11 @@ class Recovery:
             report(Phase.COMPLETE, point.at)
         self._fences.check(fence)
         self._effects.settle_refused(
-            self._sinks.ledgers(point.at.uid), self._ends(), max(self._fences.starts(), default=0)
+            self._sinks.ledgers(point.at.uid), self._ends(), max(self._fences.starts.numbers(), default=0)
         )
         if self._drop.components:
-            self._fences.write_dropped(self._drop)
-        self._fences.write_start(point.at.epoch, point.at.sha256, self._graph.promise, self._sinks.registered)
+            self._fences.starts.write_dropped(fence, self._drop)
+        self._fences.starts.write(fence, point.at.epoch, point.at.sha256, self._graph.promise, self._sinks.registered)
         report(Phase.READY, point.at)
         way = route(point.at, [position for _, position in point.ahead], self._plans()) if point.ahead else Route()
         line = self._catalogue.line(point.at)
@@ -196,7 +197,7 @@ class Recovery:
                 self._store.quarantine(fence, problem.path)
 
     def plans_beyond(self, at: Manifest) -> list[Plan]:
-        """The plans of epochs after `at`, abandoned or not. Refuses a plan that cannot be read: its output may have been written."""
+        """The plans of epochs after `at`, abandoned or not. Refuses a plan that cannot be read: its epoch may have written."""
         return [self._store.plan(number) for number in self._store.plans() if number > at.epoch]
 
     def planned_beyond(self, plans: Sequence[Plan]) -> Position:
@@ -210,10 +211,10 @@ class Recovery:
 
     def _read_catalogue(self, identity: Identity) -> Catalogue:
         self._stored = [_of_this_job(stored, identity) for stored in self._store.stored()]
-        return Catalogue(self._stored, self._fences.starts(), self._verifier)
+        return Catalogue(self._stored, self._fences.starts.all(), self._verifier)
 
     def _paths(self, catalogue: Catalogue) -> SinkPaths:
-        return SinkPaths(catalogue, self._fences.registered(), self._refill)
+        return SinkPaths(catalogue, self._fences.starts.registered(), self._refill)
 
     def _chains(self, manifest: Manifest) -> Chains:
         return {
@@ -229,7 +230,7 @@ class Recovery:
 
     def _dropped(self, manifest: Manifest) -> frozenset[str]:
         """Components whose state in a manifest does not count: a later start has dropped it, or this one does."""
-        return self._fences.dropped_after(manifest.fence) | set(self._drop.components)
+        return self._fences.starts.dropped_after(manifest.fence) | set(self._drop.components)
 
     def _plans(self) -> list[Plan]:
         """The plans that can be read."""
