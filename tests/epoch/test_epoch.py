@@ -334,7 +334,6 @@ def histories(monkeypatch: pytest.MonkeyPatch, seeds: Sequence[int] = SEEDS) -> 
         yield history
 
 
-@pytest.mark.proves("participants are told of every state of every epoch, in order")
 def test_participants_are_told_of_every_state_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
     for seed, history in enumerate(histories(monkeypatch)):

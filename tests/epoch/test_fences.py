@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamwork.epoch.fences import Beat, Fences, Life, Phase
+from streamwork.epoch.fences import Beat, Fences, HolderState, Life
 from streamwork.errors import Refused
 from streamwork.testing import DiskCrashed, SimulatedDisk
 from streamwork.testing.clock import VirtualClock
@@ -319,4 +319,4 @@ def test_the_beat_on_disk_is_what_the_page_says(world: World) -> None:
     holder.claim()
     assert world.disk.read(world.path("1.alive")) == b'{"count":1,"phase":"running"}\n'
     holder.end()
-    assert holder._read_beat(1) == Beat(2, Phase.ENDED)
+    assert holder._read_beat(1) == Beat(2, HolderState.ENDED)

@@ -49,7 +49,7 @@ class Fence(msgspec.Struct, frozen=True):
     lease: float = 0.0  # seconds: it beats more often than that
 
 
-class Phase(Enum):
+class HolderState(Enum):
     """What a holder records about itself.  RUNNING -> ENDED,  RUNNING -> ENDED -> RESTARTING -> ENDED"""
 
     RUNNING = "running"
@@ -61,7 +61,7 @@ class Beat(msgspec.Struct, frozen=True):
     """A sign of life."""
 
     count: int
-    phase: Phase
+    phase: HolderState
 
 
 class Life(Enum):
@@ -98,7 +98,7 @@ class Fences:
         self.starts = StartRecords(disk, self._folder)
         self._clock = clock
         self._processes = processes
-        self._beats = Beat(0, Phase.ENDED)
+        self._beats = Beat(0, HolderState.ENDED)
         self._lock = threading.Lock()  # beats come from a thread of their own
 
     def highest(self) -> int:
@@ -112,7 +112,7 @@ class Fences:
     def cut_short(self) -> int | None:
         """The newest fence, if its holder has neither ended nor said that it starts again: it was killed, or is still there."""
         number = max(self._numbers(FENCE), default=None)
-        return number if number is not None and self._read_beat(number).phase is Phase.RUNNING else None
+        return number if number is not None and self._read_beat(number).phase is HolderState.RUNNING else None
 
     # ---- taking the job over --------------------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ class Fences:
 
     def _may_live(self, holder: Fence) -> bool:
         phase = self._read_beat(holder.fence).phase
-        own = phase is Phase.RESTARTING and holder.process == self._processes.me()
-        return not (phase is Phase.ENDED or own or self._processes.gone(holder.process))
+        own = phase is HolderState.RESTARTING and holder.process == self._processes.me()
+        return not (phase is HolderState.ENDED or own or self._processes.gone(holder.process))
 
     def _moves(self, holder: Fence, patience: float) -> bool | None:
         """Watch so long: does its counter move? None if it ended meanwhile, or is no longer the newest."""
@@ -164,25 +164,25 @@ class Fences:
                 continue
             break
         self.mine = fence
-        self._mark(Phase.RUNNING)
+        self._mark(HolderState.RUNNING)
         return fence
 
     # ---- holding it -----------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
         """Show that this driver is alive. Does nothing before `claim` and after `end`."""
-        if self._beats.phase is not Phase.ENDED:
-            self._mark(self._beats.phase, unless=Phase.ENDED)
+        if self._beats.phase is not HolderState.ENDED:
+            self._mark(self._beats.phase, unless=HolderState.ENDED)
 
     def rest(self) -> None:
         """After the end of a failed driver: say that its process will start again, and may beat on until then."""
-        self._mark(Phase.RESTARTING)
+        self._mark(HolderState.RESTARTING)
 
     def end(self) -> None:
         """Record that this driver has ended, so that the next one need not wait."""
-        self._mark(Phase.ENDED)
+        self._mark(HolderState.ENDED)
 
-    def _mark(self, phase: Phase, unless: Phase | None = None) -> None:
+    def _mark(self, phase: HolderState, unless: HolderState | None = None) -> None:
         with self._lock:
             if self.mine is None or self._beats.phase is unless:
                 return
@@ -208,7 +208,7 @@ class Fences:
         if fence is None:
             return None
         phase = self._read_beat(fence.fence).phase
-        if phase is Phase.ENDED:
+        if phase is HolderState.ENDED:
             life = Life.ENDED
         elif self._processes.gone(fence.process):
             life = Life.GONE
@@ -216,7 +216,7 @@ class Fences:
             life = Life.RUNNING
         else:
             life = Life.UNKNOWN
-        return Holder(fence.fence, fence.process, fence.started, life, phase is Phase.RESTARTING)
+        return Holder(fence.fence, fence.process, fence.started, life, phase is HolderState.RESTARTING)
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class Fences:
         try:
             return msgspec.json.decode(self._disk.read(self._path(number, ALIVE)), type=Beat)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return Beat(0, Phase.RUNNING)
+            return Beat(0, HolderState.RUNNING)
 
     def _numbers(self, suffix: str) -> set[int]:
         return numbered(self._disk, self._folder, suffix)
