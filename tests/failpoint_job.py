@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from sample import Payment, Summing
 from streamwork import Job, JsonLines, SqliteSink
-from streamwork import __main__ as cli
-from streamwork.cli.progress import PlainWatcher
+from streamwork.__main__ import main
+from streamwork.cli import progress
 from streamwork.components import LedgerEntry, LedgerRow
 from streamwork.epoch import Manifest, Phase, Started
 
@@ -42,27 +42,27 @@ class NoLedger(SqliteSink[Any]):
             self._advance(db, entry, entry.end)
 
 
-class Failing(PlainWatcher):
+class Failing(progress.PlainWatcher):
     """Shows the run, until it comes to the failpoint."""
 
     failpoint = "none"
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._phase = "recovery"
+        self._part = "recovery"
         self._told: list[Phase] = []
 
     def on_started(self, job: str, started: Started) -> None:
         super().on_started(job, started)
-        self._phase, self._told = "epochs", []
+        self._part, self._told = "epochs", []
 
-    def on_phase(self, step: Phase, epoch: int, manifest: Manifest | None) -> None:
-        self._told.append(step)
+    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
+        self._told.append(phase)
         place, _, name = self.failpoint.rpartition("/")
-        if place == f"{self._phase}/{step.value}/{self._told.count(step)}":
+        if place == f"{self._part}/{phase.value}/{self._told.count(phase)}":
             self._say(f"{name} at {place}, epoch {epoch}")
             os.kill(os.getpid(), signal.Signals[name])
-        super().on_phase(step, epoch, manifest)
+        super().on_phase(phase, epoch, manifest)
 
 
 def build(name: str = "guarded", sink: type[SqliteSink[Any]] = SqliteSink, folder: Path | None = None) -> Job:
@@ -80,5 +80,5 @@ unguarded = build("unguarded", NoLedger)
 
 if __name__ == "__main__":
     Failing.failpoint = sys.argv[1]
-    cli.PlainWatcher = Failing  # type: ignore[misc]
-    cli.main(sys.argv[2:])
+    progress.PlainWatcher = Failing  # type: ignore[misc]
+    main(sys.argv[2:])
