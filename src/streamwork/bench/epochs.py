@@ -121,7 +121,7 @@ class Epochs:
 
 
 class CpuTime:
-    """Counts the CPU seconds of this process and of all below it, from now on. Those that end before they are asked are not in."""
+    """Counts the CPU seconds of this process and of all below it, from now on, without processes that have ended."""
 
     def __init__(self) -> None:
         self._before = self._used()

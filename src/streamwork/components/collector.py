@@ -71,7 +71,7 @@ class EventCollector:
         Every call for one checkpoint sees the same time, in all instances. The plan records it, so a replay of the checkpoint
         sees it again: an operator that uses `now`, and not the machine's clock, stays deterministic.
 
-        It is not the same again in two cases. An epoch that is abandoned, or that a crash interrupts, is planned anew, with a new
+        It is not the same again in two cases. An epoch that is abandoned, or that a crash interrupts, is planned again, with a new
         time; of the old one nothing is kept, except rows that were written at once (at-least-once, at-most-once). A checkpoint
         that reads only from polled sources (`Source`, `StatefulSource`) records no time: there it is the machine's clock when the
         instance begins; such a checkpoint is never replayed.

@@ -181,7 +181,7 @@ def distinct(batch: pa.RecordBatch, fields: Sequence[str]) -> tuple[np.ndarray[A
     if len(fields) == 1:
         return places, pa.RecordBatch.from_arrays([encoded[0].dictionary], names=list(fields))
     codes = places
-    for column in encoded[1:]:  # encoded anew each time: then no number is beyond rows * rows, which an int64 holds
+    for column in encoded[1:]:  # encoded again each time: then no number is beyond rows * rows, which an int64 holds
         numbers = codes.astype(np.int64) * len(column.dictionary) + column.indices.to_numpy()
         codes = pa.array(numbers).dictionary_encode().indices.to_numpy()
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))

@@ -242,7 +242,7 @@ class OffsetSource(AnySource, ABC, Generic[E]):
         """For each partition of `starts`, the offset after the next `limit` events from its start, or after all that there are;
         its start if there is nothing new.
 
-        Called once for each plan, with all partitions, so that a broker is asked once.
+        Called once for each plan, with all partitions, so that a broker gets one request.
         """
 
     def has_more(self, ends: Mapping[str, int]) -> bool:

@@ -1,7 +1,7 @@
 """Checks whether single events and records fit their declared types.
 
 Arrow decides (`FieldType.build`), but building columns for one event costs more than applying it. So a function is generated for
-each type, as dataclasses do it, that answers in a fraction of the time. Where it is not certain, Arrow is asked.
+each type, as dataclasses do it, that answers in a fraction of the time. Where it is not certain, Arrow decides.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 Refusals = Mapping[str, tuple[str, int]]
-"""Sink -> what became of rows that it refused at the commit ("dead_letters" or "dropped"), and how many they were."""
+"""Sink -> how the rows that it refused at the commit were handled ("dead_letters" or "dropped"), and their number."""
 
 
 def is_closed(counters: Mapping[str, int]) -> bool:

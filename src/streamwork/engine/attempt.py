@@ -87,7 +87,7 @@ class Attempt:
     """An instance that lives for one epoch, and receives and sends parcels.
 
     `read` or `receive` process, `finish` reports; each gives the parcels that are to be sent. An error is reported to the driver
-    too, and the instances downstream are told to discard what was sent. After an error nothing more is processed.
+    too, and the instances downstream discard what was sent. After an error nothing more is processed.
     """
 
     def __init__(self, worker: Worker, layout: Layout, work: Assignment) -> None:

@@ -175,7 +175,7 @@ class Instance:
     def _ranges(
         self, name: str, source: OffsetSource[Any], extents: Mapping[str, Extent]
     ) -> Iterator[tuple[str, int, int]]:
-        """Partition, start and end of what is read. By report, the source is asked for the ends here, and they are noted."""
+        """Partition, start and end of what is read. By report, this calls the source's `ends`, and notes them."""
         open_ended = {partition: one.start for partition, one in extents.items() if one.end is None}
         if open_ended:
             limit = min(extents[partition].limit for partition in open_ended)
@@ -295,7 +295,7 @@ def _recognised(
 ) -> Iterator[Slice]:
     """The pieces, if they are of the input that was planned.
 
-    That is asked when the first piece is there, before it is processed. By then the file is open: one that takes its place later is
+    Checked when the first piece is there, before it is processed. By then the file is open: one that takes its place later is
     not read, and one that has taken it before is not recognised.
     """
     mark = work.marks.get(f"{name}/{partition}")

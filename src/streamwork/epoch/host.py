@@ -42,7 +42,7 @@ class Host(Protocol):
         """The reports of all instances, when all have reported. `expired` is called often, from any thread.
 
         Raises `Abandoned` when `expired()` is true, or when an instance is lost, and a StreamworkError where an attempt failed.
-        Then nothing is in flight any more, and the next assignments name the states to continue from.
+        Then nothing is in flight, and the next assignments name the states to continue from.
         """
 
     def wasted(self) -> Sequence[Counts]:

@@ -32,7 +32,7 @@ def starts(graph: Graph, at: Position, skipped: Position) -> Position:
 
 
 def ends(graph: Graph, start: Position, reported: Collection[str] = ()) -> Position:
-    """How far an epoch that begins at `start` may read. Each source is asked once, unless its instances report its ends."""
+    """How far an epoch that begins at `start` may read. Calls each source once, unless its instances report its ends."""
     found = dict(start)
     for node in graph.planned:
         mine = {} if node.id in reported else starts_of(node, start)

@@ -289,7 +289,7 @@ class Store:
             try:  # as an older version wrote it: SOURCE -> mark
                 return msgspec.json.decode(data, type=dict[str, str])
             except (msgspec.DecodeError, UnicodeDecodeError):
-                _log.warning("%s: the sources are recorded anew, as they are now", damaged.cause)
+                _log.warning("%s: the identities of the sources are recorded again", damaged.cause)
                 return {}
 
     def write_sources(self, known: dict[str, str]) -> None:

@@ -4,8 +4,8 @@
     2  on every executor a worker imports what it will need, reads that file, and writes one of its own
     3  the driver reads these
 
-So a machine without the right Python, packages or modules, and one that sees another disk under the name of the root, are told
-by name. Executors that come later are looked at by their first task (`hosts.spark_task`).
+So a machine without the right Python, packages or modules, and one that sees another disk under the name of the root, are reported
+by name. Executors that come later are checked by their first task (`hosts.spark_task`).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _judge(answer: dict[str, str], root: Path, folder: Path) -> None:
 
 
 def _question(folder: str, modules: list[str]) -> Callable[[Iterator[int]], Iterator[dict[str, str]]]:
-    """What a worker is asked. It travels by value, and imports only what every Python has: nothing else is known to be there."""
+    """The function that a worker runs. It travels by value, and imports only the standard library."""
     stay = STAY_SECONDS
 
     def ask(_: Iterator[int]) -> Iterator[dict[str, str]]:

@@ -14,7 +14,7 @@ CHECK_SECONDS = 0.05
 class SparkCancel:
     """A context around the actions of this thread: when `expired()` is true they are cancelled, and `cancelled` is set.
 
-    A cancelled action raises whatever Spark raises. Cancelling reaches only jobs that Spark has begun, so it is repeated until
+    A cancelled action raises Spark's error. Cancelling reaches only jobs that Spark has begun, so it is repeated until
     the block is left.
     """
 

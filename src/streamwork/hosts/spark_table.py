@@ -67,8 +67,8 @@ class SparkTable:
         self.looks = 0  # how many queries for the end there were
 
     def end(self, start: int, limit: int) -> int:
-        """The offset after at most `limit` rows from `start`. Spark is asked only when all rows of the last query are planned, and
-        not more often than `look_every`.
+        """The offset after at most `limit` rows from `start`. Queries Spark only when all rows of the last query are
+        planned, and at most every `look_every`.
         """
         seen = self._seen
         if seen is None or not seen.start <= start < seen.top:
@@ -223,7 +223,7 @@ def _cannot_load(name: str, what: str) -> JobFailed:
     return JobFailed(
         "SW-SOURCE-LOAD",
         f"{name}: the DataFrame cannot be had: {what}",
-        "mend `load`, or what it reads, and start again: it is called as load(spark) and returns a batch DataFrame",
+        "fix `load`, or what it reads, and start again: it is called as load(spark) and returns a batch DataFrame",
     )
 
 

@@ -89,7 +89,7 @@ def exchange(
     if node.parallelism != before.parallelism:
         return True, f"{before.id} has parallelism {before.parallelism}, {node.id} has {node.parallelism}"
     if port.grouping is not None:
-        return True, f"grouping {type(port.grouping).__name__.lower()} was asked for"
+        return True, f"grouping {type(port.grouping).__name__.lower()} is declared"
     target = wanted(node, port, kind, groups)
     if target is None:
         return False, "it keeps no state by key, so it may run wherever its events are"

@@ -34,9 +34,7 @@ class JobMetrics(Collector):
         return []  # otherwise the registry collects everything once to learn the names
 
     def collect(self) -> Iterator[Metric]:
-        yield self._events(
-            "streamwork_events", "Events by what became of them, in every attempt that is known.", "attempted"
-        )
+        yield self._events("streamwork_events", "Events by outcome, in every known attempt.", "attempted")
         yield self._events("streamwork_committed_events", "The same, in epochs that were committed.", "committed")
         yield from self._epochs()
         yield from self._checkpoint()

@@ -50,7 +50,7 @@ class Whole(OffsetSource[Any]):
         return self._source.partitions()
 
     def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
-        """All that there was when a partition was first planned, whatever the limit."""
+        """The whole input at the time a partition was first planned. Ignores the limit."""
         if new := {partition: start for partition, start in starts.items() if partition not in self._ends}:
             self._ends.update(self._source.ends(new, EVERYTHING))
         return {partition: max(start, self._ends[partition]) for partition, start in starts.items()}

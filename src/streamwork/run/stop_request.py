@@ -39,7 +39,7 @@ def request_stop(
 ) -> StopResult:
     """Ask the driver to stop after the epoch in progress, and wait until it has. Raises SW-STOP-TIMEOUT.
 
-    If the driver fails meanwhile and the same run restarts the job, the new driver is asked.
+    If the driver fails meanwhile and the same run restarts the job, the request goes to the new driver.
     """
     store, processes = open_store(root, job), RealProcesses()
     fences = Fences(store.disk, store.folder, clock, processes)

@@ -44,7 +44,7 @@ class Thaw(Protocol):
 class KeyedState:
     """Key value -> record, timers of keys, and which keys changed since the last checkpoint.
 
-    `records` holds what is in use. The rest may be in `layers`, the newest last: `warm` brings it in before it is asked for.
+    `records` holds what is in use. The rest may be in `layers`, the newest last: `warm` loads it before it is used.
     A key that changed and has no record was forgotten.
 
     For an operator that works on columns, what is in use is in `slots` and not in `records`: `place` moves it there.

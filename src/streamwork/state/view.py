@@ -1,7 +1,7 @@
 """`StateView`: the state of one component at one checkpoint, read from its files. For commands, benchmarks and tests.
 
 A view reads what a manifest names and nothing else. Every file is checked against its hash; a chain with a damaged file is read
-by another way if there is one, and refused otherwise (`SW-STATE-DAMAGED`). Records are made only for the keys that are asked for.
+by another way if there is one, and refused otherwise (`SW-STATE-DAMAGED`). Records are made only for requested keys.
 """
 
 from __future__ import annotations

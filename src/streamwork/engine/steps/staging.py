@@ -85,7 +85,7 @@ class Staging:
         return FileRef(self._path, self._file.finish(), self._rows, self._file.tell())
 
     def discard(self) -> None:
-        """Let go of a failed attempt's file; clean-up removes it."""
+        """Close a failed attempt's file. Clean-up removes it."""
         if self._file is not None:
             self._file.close()
 

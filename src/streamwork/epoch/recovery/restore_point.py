@@ -122,5 +122,5 @@ def none_good(problems: Sequence[tuple[int, str]]) -> Refused:
     return Refused(
         "SW-CHECKPOINT-NONE",
         f"no checkpoint of this job can be used ({reasons or 'the folder holds none'})",
-        "restore the folder from a backup; to begin anew, take another --root and empty targets. Nothing was changed",
+        "restore the folder from a backup; to start without state, use another --root and empty targets. Nothing was changed",
     )
