@@ -20,7 +20,7 @@ from streamwork import Job, ListSource, Refused, SqliteSink
 from streamwork.__main__ import cli
 from streamwork.epoch.fences import Fences
 from streamwork.errors import WrongUse
-from streamwork.run import runner
+from streamwork.run import drivers
 from streamwork.run.options import RunOptions
 from streamwork.world import RealClock, RealDisk, RealProcesses
 from streamwork.world.heartbeat import Heartbeat
@@ -99,7 +99,7 @@ def test_the_check_notices_what_does_not_work(line: str) -> None:
 
 def test_the_check_finds_commands() -> None:
     found = {place for place, _ in commands()}
-    assert {"letters.py", "status.py", "settings.py", "session.py", "operating.md"} <= found
+    assert {"dead_letters.py", "letter_commands.py", "settings.py", "session.py", "operating.md"} <= found
 
 
 # ---- typed ----------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_the_command_that_stops_a_driver_that_is_alive(
     run_job(job, root)
     holder = Fences(RealDisk(), root / "summing", RealClock(), RealProcesses())
     holder.claim(lease=1.0)
-    monkeypatch.setattr(runner, "start_spark_host", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(drivers, "start_spark_host", lambda *_: pytest.fail("Spark was started"))
     with Heartbeat(holder.beat, 0.05), pytest.raises(Refused, match="SW-DRIVER-ALIVE") as caught:
         run_job(job, root, mode, lease=1.0)
     (line,) = COMMAND.findall(caught.value.action)
