@@ -52,7 +52,7 @@ def test_an_event_that_keeps_failing_is_given_up_after_so_many_attempts(
         again = policy.due(left, now, 100)
         troubles = [Trouble(0, "work", "no")] if failed else []
         one = again[0] if again else waiting("a")
-        outcome = policy.settle(attempts, now, left, again, troubles, (), {0: one}.__getitem__)
+        outcome = policy.resolve(attempts, now, left, again, troubles, (), {0: one}.__getitem__)
         left, letters = outcome.waiting, outcome.letters
         if not failed:
             assert not left and not letters
@@ -279,7 +279,7 @@ def test_what_a_source_without_offsets_gave_is_not_lost(tmp_path: Path, steps: i
 
 
 def test_a_forgetful_acknowledger_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Acknowledger, "settle", lambda *_: Outcome(()))
+    monkeypatch.setattr(Acknowledger, "resolve", lambda *_: Outcome(()))
     with pytest.raises(AssertionError):
         test_every_event_is_done_or_a_dead_letter.hypothesis.inner_test(1, [])  # type: ignore[attr-defined]
 

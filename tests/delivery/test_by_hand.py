@@ -312,20 +312,20 @@ def event(root: int) -> Waiting:
 def test_it_is_told_who_has_not_acknowledged() -> None:
     policy = Acknowledger(3, 1, 30)
     troubles = [Trouble(0, "a", owed=2), Trouble(0, "b", instance=1)]
-    (one,) = policy.settle(1, 0, (), (), troubles, (), event).waiting
+    (one,) = policy.resolve(1, 0, (), (), troubles, (), event).waiting
     assert (one.component, one.error, one.owed) == ("a", "not acknowledged yet by a, b", ("a/0", "a/0", "b/1"))
-    (one,) = policy.settle(2, 0, (one,), (), (), [Ack("event-0", "a/0"), Ack("event-0", "b/0")], event).waiting
+    (one,) = policy.resolve(2, 0, (one,), (), (), [Ack("event-0", "a/0"), Ack("event-0", "b/0")], event).waiting
     assert one.owed == ("a/0", "b/1"), "another instance acknowledges for itself"
-    (one,) = policy.settle(3, 0, (one,), (), (), [Ack("event-0", "a/0")], event).waiting
+    (one,) = policy.resolve(3, 0, (one,), (), (), [Ack("event-0", "a/0")], event).waiting
     assert (one.component, one.error, one.owed) == ("b", "not acknowledged yet", ("b/1",))
-    late = policy.settle(4, one.due, (one,), (), (), (), event)
+    late = policy.resolve(4, one.due, (one,), (), (), (), event)
     assert [(w.component, w.error, w.owed) for w in late.waiting] == [("b", "not acknowledged within 30 s", ())]
-    assert not policy.settle(4, one.due, (one,), (), (), [Ack("event-0", "b/1")], event).waiting, "just in time"
+    assert not policy.resolve(4, one.due, (one,), (), (), [Ack("event-0", "b/1")], event).waiting, "just in time"
 
 
 def test_several_that_fail_one_event_are_one_failed_attempt() -> None:
     troubles = [Trouble(0, "a", "down"), Trouble(0, "a", "again"), Trouble(0, "b", "late"), Trouble(0, "c")]
-    outcome = Acknowledger(1, 1, 30).settle(1, 0, (), (), troubles, (), event)
+    outcome = Acknowledger(1, 1, 30).resolve(1, 0, (), (), troubles, (), event)
     (letter,) = outcome.letters
     assert (letter.component, letter.error, letter.attempts) == ("a", "down; b: late", 1)
     assert outcome.counts == {"a": {"failed": -1, "dead_letters": 1}} and not outcome.waiting
@@ -346,7 +346,7 @@ class Compared(Waiting, frozen=True):
 def test_many_that_are_overdue_are_not_compared_with_each_other() -> None:
     many = [Compared(f"e{i}", "s", 0, "{}", 0, 0, True, "w", "", ("w/0",)) for i in range(2_000)]
     Compared.times = 0
-    outcome = Acknowledger(1, 1, 30).settle(1, FAR, many, (), (), (), event)
+    outcome = Acknowledger(1, 1, 30).resolve(1, FAR, many, (), (), (), event)
     assert len(outcome.letters) == len(many)
     assert Compared.times <= len(many)
 

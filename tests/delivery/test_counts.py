@@ -15,7 +15,7 @@ from letter_jobs import Stumbling
 from patience_jobs import Dawdling
 from sample import Doubling, Payment, Summing, payments, run_job, summing_job
 from streamwork import Job, JobFailed, ListSource, SqliteSink
-from streamwork.delivery.counts import KINDS, TOGETHER, Counts, broken_off, is_closed, not_closed, settled, summed
+from streamwork.delivery.counts import KINDS, TOGETHER, Counts, broken_off, final_counts, is_closed, not_closed, summed
 from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.step import Step
 from streamwork.epoch import Phase, collecting
@@ -56,12 +56,12 @@ def test_what_an_attempt_counted_that_broke_off_is_made_to_fit() -> None:
 def test_instances_are_told_apart_as_long_as_that_is_true() -> None:
     told = [Counts("sums", 0, 3, 3), Counts("sums", 1, 2, 2), Counts("out", 0, 5, 5)]
     manifest = {"sums": {"processed": 5, "delivered": 5, "keys": 4}, "out": {"processed": 5, "delivered": 5}}
-    assert settled(manifest, told, {}) == told
-    refused = settled(manifest, told, {"out": ("dead_letters", 2)})
+    assert final_counts(manifest, told, {}) == told
+    refused = final_counts(manifest, told, {"out": ("dead_letters", 2)})
     assert refused == [*told[:2], Counts("out", TOGETHER, 5, 3, 0, 0, 2)]
     assert all(is_closed(one) for one in summed(refused).values())
     given_up = {**manifest, "sums": {"processed": 5, "delivered": 4, "dead_letters": 1}}
-    assert settled(given_up, told, {})[0] == Counts("sums", TOGETHER, 5, 4, 0, 0, 1)
+    assert final_counts(given_up, told, {})[0] == Counts("sums", TOGETHER, 5, 4, 0, 0, 1)
 
 
 # ---- in history.sqlite ----------------------------------------------------------------------------------------------

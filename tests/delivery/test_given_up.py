@@ -72,13 +72,13 @@ def test_everyone_counts_the_same_letters(tmp_path: Path) -> None:
 
 
 def test_who_does_not_count_the_late_ones_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = Acknowledger.settle
+    settle = Acknowledger.resolve
 
     def uncounted(self: Acknowledger, *told: Any) -> Outcome:
         found = settle(self, *told)
         return Outcome(found.waiting, found.letters, {})
 
-    monkeypatch.setattr(Acknowledger, "settle", uncounted)
+    monkeypatch.setattr(Acknowledger, "resolve", uncounted)
     with pytest.raises(AssertionError):
         test_everyone_counts_the_same_letters(tmp_path)
 

@@ -14,10 +14,11 @@ from streamwork.components import Position
 from streamwork.engine.instance import row_format
 from streamwork.epoch import Manifest
 from streamwork.epoch.recovery import fit as module
-from streamwork.epoch.recovery.fit import Chains, Change, RestorePlan, Unfit, fit
+from streamwork.epoch.recovery.fit import Change, RestorePlan, Unfit, fit
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
 from streamwork.job.semantics import Promise
+from streamwork.state import FileChains
 from streamwork.world import FileRef, RealDisk
 
 
@@ -59,9 +60,9 @@ def job(folder: Path, source: str = "uses", parallelism: int = 2, **components: 
     return made
 
 
-def stored(graph: Graph, groups: int = 256) -> tuple[Manifest, Chains, Any]:
+def stored(graph: Graph, groups: int = 256) -> tuple[Manifest, FileChains, Any]:
     """What a checkpoint of this job would hold, and a reader of the schemas of its files."""
-    chains: Chains = {
+    chains: FileChains = {
         node.id: {
             str(number): (FileRef(f"state/{node.id}/{number}/000000000001-1-a.delta.parquet", "", 1, 1),)
             for number in range(node.parallelism)

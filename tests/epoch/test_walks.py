@@ -192,7 +192,7 @@ def letters_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused_rows_that_a_start_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects.Effects, "settle_refused", lambda *_: None)
+    monkeypatch.setattr(effects.Effects, "publish_refused_at_start", lambda *_: None)
 
 
 def letters_that_are_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,8 +126,8 @@ def failing_once(folder: Path, fault: Fault | None = None) -> str:
 @pytest.mark.proves("the list of failed events")
 def test_without_the_events_that_failed_some_are_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failing_once(folder / "guarded") == ""
-    settle = Acknowledger.settle
-    monkeypatch.setattr(Acknowledger, "settle", lambda *given: msgspec.structs.replace(settle(*given), waiting=()))
+    settle = Acknowledger.resolve
+    monkeypatch.setattr(Acknowledger, "resolve", lambda *given: msgspec.structs.replace(settle(*given), waiting=()))
     assert failing_once(folder / "a").startswith("AT-LEAST-ONCE journal: [7] is missing")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from streamwork import Digits, Event, Record
 from streamwork.components import Key, Timer, TimerClock
-from streamwork.state import Chain, KeyedState, StateCache, StateFiles, compaction, files, keyed, layer
+from streamwork.state import FileChain, KeyedState, StateCache, StateFiles, compaction, files, keyed, layer
 from streamwork.state.rows import RowFormat
 from streamwork.testing import SimulatedDisk
 
@@ -65,7 +65,7 @@ class Life:
         self.rng = rng
         self.memory = memory
         self.state = self.rows.new_state()
-        self.chain: Chain = ()
+        self.chain: FileChain = ()
         self.plain: dict[Any, tuple[int, list[str]]] = {}
         self.timers: dict[Any, set[Timer]] = {}
         self.cache = StateCache()
@@ -119,7 +119,7 @@ class Life:
             self.state = self.rows.new_state()
             self.files.load(self.rows, self.chain, self.state)
         elif chance < 0.4:
-            older, missing = self.cache.take(owner, self.chain)
+            older, missing = self.cache.check_out(owner, self.chain)
             if older is not None:
                 self.files.catch_up(self.rows, missing, older)
                 self.state = older
@@ -244,7 +244,7 @@ def test_there_are_never_many_layers_whatever_their_sizes() -> None:
         for key in keys:
             state.records[key].seen += 1
         state.changed.update(keys)
-        state.settle(rows.encode(state, epoch, everything=False), rows.key_names, files._merger(rows))
+        state.end_checkpoint(rows.encode(state, epoch, everything=False), rows.key_names, files._merger(rows))
         assert len(state.layers) < 20
     wanted = {key: record.seen for key, record in state.records.items()}
     state.cool(0)

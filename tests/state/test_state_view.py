@@ -11,7 +11,7 @@ import pytest
 
 from streamwork import Event, Job, KeyedOperator, ListSource, Record, Refused, SqliteSink, StatefulOperator, fields
 from streamwork.components import Key
-from streamwork.state import Chain, KeyedState, StateFiles, StateView, compaction, view
+from streamwork.state import FileChain, KeyedState, StateFiles, StateView, compaction, view
 from streamwork.state.rows import RowFormat
 from streamwork.testing import SimulatedDisk, run
 
@@ -100,8 +100,8 @@ class Life:
         self.rows = RowFormat("shops", Use, Key(("shop",)), Seen, 256)
         instances = range(self.rng.randrange(1, 4))
         self.states = {number: KeyedState() for number in instances}
-        self.chains: dict[str, Chain] = {str(number): () for number in instances}
-        self.past: list[tuple[dict[str, Chain], dict[str, Seen]]] = [(dict(self.chains), {})]
+        self.chains: dict[str, FileChain] = {str(number): () for number in instances}
+        self.past: list[tuple[dict[str, FileChain], dict[str, Seen]]] = [(dict(self.chains), {})]
         self.events: list[Use] = []
 
     def epoch(self, number: int) -> None:
@@ -118,7 +118,7 @@ class Life:
             self.events.append(event)
         for instance, state in self.states.items():
             memory = self.rng.choice([None, 300])
-            chain: Chain = self.files.save(
+            chain: FileChain = self.files.save(
                 self.rows, state, self.chains[str(instance)], instance, number, "1-a", memory
             )
             if chain and self.rng.random() < 0.3 and compaction.deltas_since(chain):
@@ -127,7 +127,7 @@ class Life:
             self.chains[str(instance)] = chain
         self.past.append((dict(self.chains), fold(self.events)))
 
-    def view(self, chains: dict[str, Chain]) -> StateView:
+    def view(self, chains: dict[str, FileChain]) -> StateView:
         return StateView(self.files, self.rows, chains)
 
 

@@ -16,7 +16,7 @@ from streamwork.components.field_types import FieldType, Misfit, TimeType, show
 from streamwork.components.schema import arrow_schema, build_column, check_columns, fields_of, maker
 from streamwork.errors import JobFailed
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_batches(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> list[pa.RecordBatch]:
@@ -108,7 +108,7 @@ class Columns:
 
     def latest(self, name: str) -> datetime:
         """The largest value of a datetime field; there must be one."""
-        return EPOCH + timedelta(microseconds=pc.max(self.batch.column(name)).value)
+        return BEGINNING + timedelta(microseconds=pc.max(self.batch.column(name)).value)
 
 
 def as_events(given: list[Any] | Columns) -> list[Any]:
@@ -192,7 +192,7 @@ def python_values(field: FieldType, column: pa.Array) -> Sequence[Any]:
     """The values of a column. Datetimes are made here, because Arrow is slow at those with a time zone."""
     if isinstance(field, TimeType) and column.type == field.arrow:
         since = column.to_numpy(zero_copy_only=False).view("timedelta64[us]").tolist()
-        return [None if delta is None else EPOCH + delta for delta in since]
+        return [None if delta is None else BEGINNING + delta for delta in since]
     return field.restore(column.to_pylist())
 
 

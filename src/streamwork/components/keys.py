@@ -69,7 +69,7 @@ class Key(msgspec.Struct, frozen=True):
     def values(self, events: Iterable[Any]) -> list[Any]:
         """The key value of each event, with times in UTC. Raises any exception for an event that does not fit its type."""
         found = map(attrgetter(*self.fields), events)
-        return list(map(self._timed, found)) if self.times else list(found)
+        return list(map(self._in_utc, found)) if self.times else list(found)
 
     def groups(self, values: Iterable[Any], groups: int = GROUPS) -> list[int]:
         """The key group of each key value."""
@@ -102,7 +102,7 @@ class Key(msgspec.Struct, frozen=True):
             return _at_scale(value, self.scales[0])
         return tuple(_at_scale(part, scale) for part, scale in zip(value, self.scales, strict=True))
 
-    def _timed(self, value: Any) -> Any:
+    def _in_utc(self, value: Any) -> Any:
         if len(self.fields) == 1:
             return None if value is None else in_utc(value)
         return tuple(

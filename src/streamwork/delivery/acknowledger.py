@@ -113,7 +113,7 @@ class Acknowledger:
             for one in waiting
         ]
 
-    def settle(
+    def resolve(
         self,
         epoch: int,
         now: int,

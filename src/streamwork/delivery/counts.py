@@ -80,7 +80,9 @@ def summed(counts: Iterable[Counts]) -> dict[str, dict[str, int]]:
     return {name: {kind: numbers[kind] for kind in KINDS} for name, numbers in found.items()}
 
 
-def settled(counters: Mapping[str, Mapping[str, int]], reported: Sequence[Counts], refused: Refusals) -> list[Counts]:
+def final_counts(
+    counters: Mapping[str, Mapping[str, int]], reported: Sequence[Counts], refused: Refusals
+) -> list[Counts]:
     """The counts of a completed epoch, by instance where it is known.
 
     `counters` are those of the manifest, `reported` those of the instances' reports. They differ where the driver has decided

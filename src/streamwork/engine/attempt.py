@@ -192,7 +192,7 @@ class Attempt:
 
     def _restore(self, rows: RowFormat, wanted: tuple[FileRef, ...]) -> State:
         files = StateFiles(self._worker.disk, Path(self._work.folder))
-        state, missing = self._worker.states.take((self._work.uid, rows.component, self._work.instance), wanted)
+        state, missing = self._worker.states.check_out((self._work.uid, rows.component, self._work.instance), wanted)
         if state is not None:
             files.catch_up(rows, missing, state)
             return state

@@ -390,5 +390,5 @@ class Chain:
         if step.node.kind is NodeKind.SOURCE:
             step.store_state()
             return
-        with Blame.of_state(self.graph, step.node.id).taken():
+        with Blame.of_state(self.graph, step.node.id).blaming():
             step.store_state()

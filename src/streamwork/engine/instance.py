@@ -204,7 +204,7 @@ class Instance:
         counters = chain.checkpoint()
         for name, rows in self._formats.items():
             before = self.refs.get(name, ())
-            with Blame.of_state(chain.graph, name).taken():
+            with Blame.of_state(chain.graph, name).blaming():
                 self.refs[name] = self._files.save(
                     rows, self.states[name], before, chain.instance, self.epoch, stem, self._work.memory
                 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamwork.engine import Assignment
-from streamwork.epoch.draft import Chains
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.planner import Planner
-from streamwork.epoch.slices import extents, timed_partitions
+from streamwork.epoch.slices import extents, partition_watermarks
 from streamwork.job import Layout, Settings
+from streamwork.state import FileChains
 
 
 class Assigner:
@@ -23,7 +23,7 @@ class Assigner:
         self._uid = uid
         self._planner = planner
 
-    def assign(self, epoch: Epoch, parent: Manifest, chains: Chains) -> list[Assignment]:
+    def assign(self, epoch: Epoch, parent: Manifest, chains: FileChains) -> list[Assignment]:
         """The epoch begins with the watermarks of `parent` and with the state in `chains`."""
         graph, plan, brought = self._graph, epoch.plan, epoch.brought
         retried = tuple(one.event_id for one in brought.again)
@@ -38,7 +38,7 @@ class Assigner:
                 fence=plan.fence,
                 extents=(mine := extents(graph, chain.nodes, instance, plan, self._planner.unasked)),
                 marks={} if graph.promise.exactly_once else self._planner.identities.marks(mine),
-                watermarks=timed_partitions(graph, chain.nodes, instance, parent.watermarks),
+                watermarks=partition_watermarks(graph, chain.nodes, instance, parent.watermarks),
                 ticks=plan.ticks,
                 states={name: stored[str(instance)] for name, stored in chains.items() if name in chain.nodes},
                 replays=brought.share(chain.nodes, instance),

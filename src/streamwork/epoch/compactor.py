@@ -22,13 +22,12 @@ from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.state import StateFiles, compaction
+from streamwork.state import FileChains, StateFiles, compaction
 from streamwork.world import FileRef
 
 if TYPE_CHECKING:
     from streamwork.epoch.draft import ManifestDraft
 
-Chains = Mapping[str, Mapping[str, tuple[FileRef, ...]]]
 Snapshots = dict[tuple[str, str], FileRef]
 Background = Callable[[Callable[[], Snapshots]], "Future[Snapshots]"]
 
@@ -98,7 +97,7 @@ class Compactor(Participant):
             return {}
         return made
 
-    def install(self, chains: Chains, known: Chains, epoch: int) -> dict[str, dict[str, tuple[FileRef, ...]]]:
+    def install(self, chains: FileChains, known: FileChains, epoch: int) -> dict[str, dict[str, tuple[FileRef, ...]]]:
         """3. The chains that were reported, with the snapshots of those of the parent, and with those that are ready now."""
         named = {
             component: {

@@ -11,15 +11,14 @@ from streamwork.epoch import reported
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest, SinkPart
 from streamwork.job import Graph
+from streamwork.state import FileChains
 from streamwork.world import FileRef
-
-Chains = Mapping[str, Mapping[str, tuple[FileRef, ...]]]
 
 
 @dataclass
 class ManifestDraft:
     parent: Manifest
-    known: Chains  # the state files of the parent, without those that are damaged
+    known: FileChains  # the state files of the parent, without those that are damaged
     positions: Position
     watermarks: dict[str, int]
     counters: dict[str, dict[str, int]]
@@ -30,7 +29,7 @@ class ManifestDraft:
     taken: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph, epoch: Epoch, parent: Manifest, known: Chains) -> ManifestDraft:
+    def of(cls, graph: Graph, epoch: Epoch, parent: Manifest, known: FileChains) -> ManifestDraft:
         """What the plan and the reports say."""
         reports = epoch.reports
         return cls(

@@ -90,7 +90,7 @@ class Effects:
                 self._letters.publish_refused(sink, epoch, fence)
                 self._letters.discard_refused(sink, epoch, fence)
 
-    def settle_refused(
+    def publish_refused_at_start(
         self, ledgers: Mapping[str, LedgerRow | None], ends: Mapping[int, Position], started: int
     ) -> None:
         """7b. Publish the refused rows of every epoch that a sink has. `ends` are the positions of epochs as far as they are

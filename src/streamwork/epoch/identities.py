@@ -48,7 +48,7 @@ class Identities:
     def keep(self, end: Position) -> None:
         """4, for an epoch that has read up to `end`. Partitions that were read by report get their marks here."""
         self.check()
-        self.take(end)
+        self.note(end)
         self._write()
 
     def marks(self, ranges: Mapping[str, Iterable[str]]) -> dict[str, str]:
@@ -56,7 +56,7 @@ class Identities:
         names = [f"{source}/{partition}" for source, partitions in ranges.items() for partition in partitions]
         return {name: self._known[name] for name in names if name in self._known}
 
-    def take(self, end: Position) -> None:
+    def note(self, end: Position) -> None:
         """2, for an epoch that reads up to `end`."""
         found = dict(self._known)
         for node in self._graph.planned:

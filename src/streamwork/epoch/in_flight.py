@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from streamwork.epoch.assigning import Assigner
-from streamwork.epoch.draft import Chains
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.host import Host
@@ -15,6 +14,7 @@ from streamwork.epoch.phases import Phase
 from streamwork.epoch.planner import Planner
 from streamwork.epoch.timings import Timings
 from streamwork.job import Layout
+from streamwork.state import FileChains
 from streamwork.world import Clock
 
 
@@ -32,7 +32,7 @@ class InFlight:
     ) -> None:
         self.tip: Manifest
         """What the next epoch builds on: the newest completed checkpoint, or its child that is prepared."""
-        self.chains: Chains
+        self.chains: FileChains
         """The state files of the tip, without those that are damaged."""
         self._layout = layout
         self._host = host
@@ -51,7 +51,7 @@ class InFlight:
         """The oldest first."""
         return iter(self._epochs)
 
-    def build_on(self, tip: Manifest, chains: Chains) -> None:
+    def build_on(self, tip: Manifest, chains: FileChains) -> None:
         self.tip, self.chains = tip, chains
 
     def remove(self, epoch: Epoch) -> None:

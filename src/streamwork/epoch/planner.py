@@ -155,13 +155,13 @@ class Planner(Participant):
         self._input_ends.update(start, end)
         tick = self._now()
         due = tick if self._goal is None else min(tick, self._goal.tick)
-        woken = graph.timed and self.next_tick is not None and due >= self.next_tick
+        woken = graph.uses_timers and self.next_tick is not None and due >= self.next_tick
         asked = len(self.unasked) < len(graph.polled) or bool(reported)
         if end == start and not woken and not asked and not self._redelivery.is_due():
             return None
         asks = end == start and not woken  # there may be input of sources that are read by report, and nothing else
         ticks = () if asks else (max(tick, start[CLOCK] + 1),)
-        if graph.timed and ticks:  # processing time is input too, so that a replay sees what was planned
+        if graph.uses_timers and ticks:  # processing time is input too, so that a replay sees what was planned
             end = end.moved({CLOCK: ticks[-1]})
         self.limited = not end.reaches(there) or self._is_more(start, there)
         for node in graph.planned:
@@ -207,7 +207,7 @@ class Planner(Participant):
     ) -> Plan:
         """A name that is taken means that the number is spent: take the next."""
         idle, self._idle = self._idle, None
-        self.identities.take(end)
+        self.identities.note(end)
         planned = Plan(0, parent, 0, start, end, ticks, reported or UNSET)
         if idle is not None and msgspec.structs.replace(idle, epoch=0, fence=0, seal="") == planned:
             begin()

@@ -188,7 +188,7 @@ class Redelivery(Participant):
         troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
         events = self._events(plan, draft.positions, brought, {trouble.root for trouble in troubles}, taken)
         acked = [Ack(one, f"{report.component}/{report.instance}") for report in reports for one in report.acked]
-        outcome = self._policy.settle(
+        outcome = self._policy.resolve(
             plan.epoch, self._now(), self.waiting, brought.again, troubles, acked, events.__getitem__
         )
         given_up: dict[str, list[Letter]] = defaultdict(list)

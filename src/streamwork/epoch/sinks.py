@@ -162,7 +162,7 @@ class Sinks(Participant):
         draft.sinks = {
             node.id: SinkPart(reported.staged(node.id, epoch.reports), first=node.id not in draft.parent.sinks)
             for node in self._graph.sinks
-            if self._graph.stages(node)
+            if self._graph.is_staged(node)
         }
 
     def completed(self, epoch: Epoch) -> None:

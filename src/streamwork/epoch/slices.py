@@ -92,7 +92,7 @@ def extents(graph: Graph, nodes: Collection[str], instance: int, plan: Plan, una
     return found
 
 
-def timed_partitions(
+def partition_watermarks(
     graph: Graph, nodes: Collection[str], instance: int, known: dict[str, int]
 ) -> dict[str, int | None]:
     """The partitions with event time that an instance reads, and how far each has come. A silent one holds all back."""

@@ -121,7 +121,7 @@ class Store:
             if not mine:
                 self.disk.replace(self._path(0, suffix), zero.to_bytes())
 
-    def settle(self) -> None:
+    def sync_names(self) -> None:
         """Make every name durable that is there. A driver that was killed may have left some that a power cut would undo."""
         for folder in (self.folder.parent.parent, self.folder.parent, self.folder, self._checkpoints, *self._folders()):
             self.disk.sync_names(folder)

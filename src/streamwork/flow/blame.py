@@ -39,7 +39,7 @@ class Blame(NamedTuple):
             error.component = self.component
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
+    def blaming(self) -> Iterator[None]:
         """Put it on errors that are raised inside."""
         try:
             yield
@@ -49,13 +49,13 @@ class Blame(NamedTuple):
 
     def check(self, events: Sequence[Any]) -> None:
         """Refuse the first of these events, all of one type, that does not fit."""
-        with self.taken():
+        with self.blaming():
             for event in events:
                 check_fits(type(event), [event], self.where)
 
     def columns(self, kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns]) -> list[Columns]:
         """In as few pieces as the limit allows (`as_columns`)."""
-        with self.taken():
+        with self.blaming():
             return as_columns(kind, given, self.where)
 
 

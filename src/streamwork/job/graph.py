@@ -81,7 +81,7 @@ class Graph:
 
     def travels(self, node: Node) -> bool:
         """True if the component is sent to the instances. Most sinks are used by the driver only."""
-        stays = node.kind is NodeKind.SINK and self.stages(node) and node.isolation is Isolation.READ_COMMITTED
+        stays = node.kind is NodeKind.SINK and self.is_staged(node) and node.isolation is Isolation.READ_COMMITTED
         return not stays
 
     @property
@@ -89,7 +89,7 @@ class Graph:
         """True if a sink shows rows before their checkpoint is committed."""
         return any(node.isolation is Isolation.READ_UNCOMMITTED for node in self.nodes)
 
-    def stages(self, node: Node) -> bool:
+    def is_staged(self, node: Node) -> bool:
         """True if rows for this sink are staged and committed with their checkpoint; else they are written at once."""
         return self.promise.exactly_once or not isinstance(node.component, Sink)
 
@@ -98,14 +98,14 @@ class Graph:
         return tuple(node for node in self.nodes if node.keeps is not None)
 
     @property
-    def timed(self) -> bool:
+    def uses_timers(self) -> bool:
         """True if some component uses timers."""
         return any(getattr(node.component, "uses_timers", False) for node in self.nodes)
 
     @property
     def reads_clock(self) -> bool:
         """True if results may depend on processing time: on timers, or on ``collector.now``."""
-        return self.timed or any(
+        return self.uses_timers or any(
             names_in_methods(type(node.component), "now") for node in self.of_kind(NodeKind.OPERATOR)
         )
 

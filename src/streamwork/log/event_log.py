@@ -175,7 +175,7 @@ class EventLog(LogReader[E]):
         offsets: Ranges = {}
         for number, part in (part for batch in batches if batch.num_rows for part in self._partitioner.split(batch)):
             writer = self._writers[number]
-            self._open(writer, settle=not transaction)
+            self._open(writer, finish_earlier=not transaction)
             for piece in in_pieces(part):
                 written = writer.append(piece, transaction)
                 offsets[number] = range(offsets.get(number, written).start, written.stop)
@@ -199,9 +199,9 @@ class EventLog(LogReader[E]):
             f"open it with the class: EventLog({str(self.path)!r}, {given.__name__})",
         )
 
-    def _open(self, writer: Writer, settle: bool = True) -> None:
+    def _open(self, writer: Writer, finish_earlier: bool = True) -> None:
         writer.open(self._lock_timeout)
-        if settle and self._decisions.undecided(writer.partition):
+        if finish_earlier and self._decisions.undecided(writer.partition):
             self._transactions.open(self._lock_timeout)
             try:
                 self._transactions.abort_undecided(writer.partition)

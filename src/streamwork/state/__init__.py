@@ -5,13 +5,14 @@ Knows no Spark and no protocol; the disk is passed in.
 """
 
 from streamwork.state.cache import StateCache
-from streamwork.state.chain import Chain, epoch_of, essential, is_snapshot, ways
+from streamwork.state.chain import FileChain, FileChains, epoch_of, essential, is_snapshot, ways
 from streamwork.state.files import StateFiles
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.view import StateView
 
 __all__ = [
-    "Chain",
+    "FileChain",
+    "FileChains",
     "InstanceState",
     "KeyedState",
     "State",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamwork.state.chain import Chain, ways
+from streamwork.state.chain import FileChain, ways
 from streamwork.state.keyed import State
 from streamwork.world import FileRef
 
@@ -25,18 +25,18 @@ class StateCache:
     def __init__(self) -> None:
         self._entries: dict[Owner, tuple[tuple[str, ...], State]] = {}
 
-    def take(self, owner: Owner, chain: Chain) -> tuple[State | None, Chain]:
+    def check_out(self, owner: Owner, chain: FileChain) -> tuple[State | None, FileChain]:
         """A state that belongs to the caller now, if there is one to begin with, and the deltas still to be read into it."""
         left = self._left(owner, chain)
         _, state = self._entries.pop(owner, ((), None))
         return (None, chain) if left is None else (state, left)
 
-    def unread(self, owner: Owner, chain: Chain) -> int:
+    def unread(self, owner: Owner, chain: FileChain) -> int:
         """How many rows would have to be read to have this state."""
         left = self._left(owner, chain)
         return sum(ref.rows for ref in (next(ways(chain), ()) if left is None else left))
 
-    def _left(self, owner: Owner, chain: Chain) -> Chain | None:
+    def _left(self, owner: Owner, chain: FileChain) -> FileChain | None:
         """The deltas that an entry lacks; None where there is no entry to begin with."""
         if owner in self._entries:
             have, _ = self._entries[owner]
@@ -45,7 +45,7 @@ class StateCache:
                     return way[len(have) :]
         return None
 
-    def put(self, owner: Owner, chain: Chain, state: State) -> None:
+    def put(self, owner: Owner, chain: FileChain, state: State) -> None:
         self._entries[owner] = (_hashes(next(ways(chain))), state)
 
 

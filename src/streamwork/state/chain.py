@@ -14,7 +14,7 @@ damaged, one of the two ways is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from streamwork.world import FileRef
@@ -22,7 +22,9 @@ from streamwork.world import FileRef
 SNAPSHOT = ".snapshot.parquet"
 DELTA = ".delta.parquet"
 
-Chain = Sequence[FileRef]
+FileChain = Sequence[FileRef]
+FileChains = Mapping[str, Mapping[str, tuple[FileRef, ...]]]
+"""Component -> instance -> its chain of files."""
 
 
 def is_snapshot(ref: FileRef) -> bool:
@@ -34,7 +36,7 @@ def epoch_of(ref: FileRef) -> int:
     return int(PurePosixPath(ref.path).name.partition("-")[0])
 
 
-def ways(chain: Chain) -> Iterator[tuple[FileRef, ...]]:
+def ways(chain: FileChain) -> Iterator[tuple[FileRef, ...]]:
     """The ways to read a chain, each complete by itself, the shortest first."""
     snapshots = [place for place, ref in enumerate(chain) if is_snapshot(ref)]
     for place in reversed(snapshots):
@@ -43,12 +45,12 @@ def ways(chain: Chain) -> Iterator[tuple[FileRef, ...]]:
         yield tuple(ref for ref in chain if not is_snapshot(ref))
 
 
-def essential(chain: Chain) -> set[str]:
+def essential(chain: FileChain) -> set[str]:
     """The paths of the files that are on every way: without one of them the chain cannot be read."""
     return set.intersection(*({ref.path for ref in way} for way in ways(chain)))
 
 
-def trimmed(chain: Chain) -> tuple[FileRef, ...]:
+def trimmed(chain: FileChain) -> tuple[FileRef, ...]:
     """The chain from the older of its two newest snapshots on."""
     snapshots = [place for place, ref in enumerate(chain) if is_snapshot(ref)]
     return tuple(chain[snapshots[-2] :] if len(snapshots) > 1 else chain)

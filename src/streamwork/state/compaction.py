@@ -6,7 +6,7 @@ last one hold as many rows as it does: each row is then written about twice, how
 
 from __future__ import annotations
 
-from streamwork.state.chain import SNAPSHOT, Chain, epoch_of, is_snapshot, trimmed, ways
+from streamwork.state.chain import SNAPSHOT, FileChain, epoch_of, is_snapshot, trimmed, ways
 from streamwork.state.files import StateFiles, conformed
 from streamwork.state.merge import merge
 from streamwork.state.rows import RowFormat
@@ -19,13 +19,13 @@ OLDEST_DELTA = 1_000
 """Age of the oldest delta, in epochs, at which a snapshot is due even for a short chain: old files can then be pruned."""
 
 
-def deltas_since(chain: Chain) -> Chain:
+def deltas_since(chain: FileChain) -> FileChain:
     """The deltas after the newest snapshot."""
     newest = max((place for place, ref in enumerate(chain) if is_snapshot(ref)), default=-1)
     return chain[newest + 1 :]
 
 
-def is_due(chain: Chain, epoch: int) -> bool:
+def is_due(chain: FileChain, epoch: int) -> bool:
     """True if a snapshot of the chain should be made."""
     deltas = deltas_since(chain)
     if not deltas:
@@ -35,7 +35,7 @@ def is_due(chain: Chain, epoch: int) -> bool:
     return worth or epoch - epoch_of(deltas[0]) >= OLDEST_DELTA
 
 
-def compact(files: StateFiles, chain: Chain, rows: RowFormat, stem: str) -> FileRef:
+def compact(files: StateFiles, chain: FileChain, rows: RowFormat, stem: str) -> FileRef:
     """Write the snapshot of a chain, as of its last delta. Refuses a damaged file."""
     tables = [conformed(rows, ref, files.read(ref)) for ref in next(ways(chain))]
     last, key = chain[-1], rows.key_names
@@ -44,7 +44,7 @@ def compact(files: StateFiles, chain: Chain, rows: RowFormat, stem: str) -> File
     )
 
 
-def with_known_snapshots(chain: Chain, known: Chain) -> tuple[FileRef, ...]:
+def with_known_snapshots(chain: FileChain, known: FileChain) -> tuple[FileRef, ...]:
     """The chain with the snapshots that a `known` chain has of its beginning: the instance that reported it may not know them."""
     for snapshot in known:
         shared = any(ref in known for ref in chain if epoch_of(ref) <= epoch_of(snapshot) and not is_snapshot(ref))
@@ -53,7 +53,7 @@ def with_known_snapshots(chain: Chain, known: Chain) -> tuple[FileRef, ...]:
     return tuple(chain)
 
 
-def with_snapshot(chain: Chain, snapshot: FileRef) -> tuple[FileRef, ...]:
+def with_snapshot(chain: FileChain, snapshot: FileRef) -> tuple[FileRef, ...]:
     """The chain with a snapshot of its beginning in its place, behind the delta of its epoch."""
     before = [ref for ref in chain if epoch_of(ref) <= epoch_of(snapshot)]
     return trimmed((*before, snapshot, *chain[len(before) :]))

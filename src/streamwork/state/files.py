@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from streamwork.components import parquet_file
 from streamwork.errors import Refused
-from streamwork.state.chain import DELTA, SNAPSHOT, Chain, ways
+from streamwork.state.chain import DELTA, SNAPSHOT, FileChain, ways
 from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size_of
 from streamwork.state.layer import Layer
 from streamwork.state.merge import merge
@@ -35,7 +35,7 @@ class StateFiles:
         self._disk = disk
         self._folder = folder
 
-    def load(self, rows: RowFormat, chain: Chain, state: State) -> None:
+    def load(self, rows: RowFormat, chain: FileChain, state: State) -> None:
         """Read a chain of files into a new `state`. Refuses like `tables`."""
         tables = self.tables(rows, chain)
         if isinstance(state, KeyedState) and sum(table.num_rows for table in tables) > EAGER_ROWS:
@@ -44,7 +44,7 @@ class StateFiles:
             for table in tables:
                 rows.decode(table, state)
 
-    def tables(self, rows: RowFormat, chain: Chain) -> list[pa.Table]:
+    def tables(self, rows: RowFormat, chain: FileChain) -> list[pa.Table]:
         """The rows of a chain, file by file in the order of epochs, by the first way whose files are all sound.
 
         Refuses a chain that has no such way, and a file whose schema no longer fits the component.
@@ -61,7 +61,7 @@ class StateFiles:
             raise trouble
         return []
 
-    def catch_up(self, rows: RowFormat, deltas: Chain, state: State) -> None:
+    def catch_up(self, rows: RowFormat, deltas: FileChain, state: State) -> None:
         """Bring further deltas into a `state` that stands right before them."""
         for ref in deltas:
             table = conformed(rows, ref, self.read(ref))
@@ -73,7 +73,7 @@ class StateFiles:
                     state.warm(keys)
                     state.changed.update(keys)
                 rows.decode(table, state)
-                state.settle(table, rows.key_names, _merger(rows))
+                state.end_checkpoint(table, rows.key_names, _merger(rows))
             else:
                 rows.decode(table, state)
 
@@ -81,7 +81,7 @@ class StateFiles:
         self,
         rows: RowFormat,
         state: State,
-        chain: Chain,
+        chain: FileChain,
         instance: int,
         epoch: int,
         stem: str,
@@ -103,7 +103,7 @@ class StateFiles:
         in_use = len(state.records) + (len(state.slots) if state.slots is not None else 0)
         if most is not None and in_use > most * 7 // 8:
             state.used(state.changed)
-        state.settle(table, rows.key_names, _merger(rows))
+        state.end_checkpoint(table, rows.key_names, _merger(rows))
         if most is not None and in_use > most:
             self._cool(rows, state, epoch, most)
         elif state.layers and in_use > len(state) * 3 // 4 and (most is None or len(state) < most * 3 // 4):

@@ -210,7 +210,7 @@ class KeyedState:
         keys = [key for key in records if key in changed]
         return keys if len(keys) == len(changed) else keys + [key for key in changed if key not in records]
 
-    def settle(self, delta: pa.Table | None, key: list[str], merged: Merge) -> None:
+    def end_checkpoint(self, delta: pa.Table | None, key: list[str], merged: Merge) -> None:
         """A checkpoint: what changed is in `delta`, which becomes a layer if there are any."""
         if self.layers:
             self._resting = len(self)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Record
-from streamwork.state.chain import Chain
+from streamwork.state.chain import FileChain
 from streamwork.state.files import StateFiles
 from streamwork.state.layer import Layer
 from streamwork.state.merge import merge
@@ -27,7 +27,7 @@ INSTANCE = "__instance"
 class StateView:
     """Key -> record of one component, over all of its instances. Of instance state: instance number -> record."""
 
-    def __init__(self, files: StateFiles, rows: RowFormat, chains: Mapping[str, Chain]) -> None:
+    def __init__(self, files: StateFiles, rows: RowFormat, chains: Mapping[str, FileChain]) -> None:
         """`chains`: instance -> chain of state files, as a manifest names them for the component."""
         self._files = files
         self._rows = rows
@@ -71,7 +71,7 @@ class StateView:
         schema = self._rows.schema
         return (schema if self._rows.key_names else schema.insert(0, pa.field(INSTANCE, pa.int32()))).empty_table()
 
-    def _instance(self, instance: int, chain: Chain) -> pa.Table | None:
+    def _instance(self, instance: int, chain: FileChain) -> pa.Table | None:
         tables = self._files.tables(self._rows, chain)
         if not tables:
             return None

@@ -152,7 +152,9 @@ class SimulatedDisk:
     def crash(self, survival: Survival = Survival.SEEDED) -> None:
         """Simulate a power failure and a restart. Unsynced data is lost, completely or in part."""
         for changes in self._pending.values():
-            self._settle(changes, len(changes) if survival is Survival.EVERYTHING else self._chosen(changes, survival))
+            self._apply_changes(
+                changes, len(changes) if survival is Survival.EVERYTHING else self._chosen(changes, survival)
+            )
         self._pending = {}
         alive = {path: file for path, file in self._durable.items() if self._has_folders(path, self._durable)}
         for file in {id(file): file for file in alive.values() if file is not _FOLDER}.values():
@@ -317,14 +319,14 @@ class SimulatedDisk:
         self._point(old, None)  # a crash may leave both names: one more temporary file
 
     def _sync_folder(self, folder: Path) -> None:
-        def settle() -> None:
+        def apply_changes() -> None:
             if self._honest:
                 changes = self._pending.pop(folder, [])
-                self._settle(changes, len(changes))
+                self._apply_changes(changes, len(changes))
 
-        self._step(f"sync folder {folder}", settle, atomic=True)
+        self._step(f"sync folder {folder}", apply_changes, atomic=True)
 
-    def _settle(self, changes: list[tuple[Path, _File | None]], count: int) -> None:
+    def _apply_changes(self, changes: list[tuple[Path, _File | None]], count: int) -> None:
         for path, file in changes[:count]:
             if file is None:
                 self._durable.pop(path, None)

@@ -15,7 +15,7 @@ def make_step(graph: Graph, node: Node, instance: int) -> Step:
     """The step that runs an operator or a sink."""
     promise = graph.promise
     if node.kind is NodeKind.SINK:
-        return StageStep(node, instance) if graph.stages(node) else WriteStep(node, instance, promise.acknowledges)
+        return StageStep(node, instance) if graph.is_staged(node) else WriteStep(node, instance, promise.acknowledges)
     batches = hasattr(node.component, "apply_batch")
     kind: type[Step] = OperatorBatchStep if batches else OperatorStep
     if isinstance(node.component, KeyedOperator):

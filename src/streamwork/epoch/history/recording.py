@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamwork.delivery.counts import Counts, Refusals, settled
+from streamwork.delivery.counts import Counts, Refusals, final_counts
 from streamwork.epoch.epoch import Epoch, State
 from streamwork.epoch.history.recorder import Recorder
 from streamwork.epoch.history.values import Result, Row, Seconds
@@ -36,7 +36,7 @@ class EpochRecorder(Participant):
 
     def finished(self, epoch: Epoch) -> None:
         manifest = epoch.manifest
-        counts = settled(manifest.counters, epoch.counts, epoch.refused)
+        counts = final_counts(manifest.counters, epoch.counts, epoch.refused)
         self._record(epoch, Result.COMPLETED, counts, events=manifest.events)
 
     def abandoned(self, epoch: Epoch) -> None:
@@ -69,4 +69,4 @@ class EpochRecorder(Participant):
             started=self._clock.now(),
             events=manifest.events,
         )
-        self._history.record(row, settled(manifest.counters, [], refused), once=once)
+        self._history.record(row, final_counts(manifest.counters, [], refused), once=once)

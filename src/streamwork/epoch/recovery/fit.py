@@ -24,11 +24,11 @@ from streamwork.epoch.manifest import Manifest
 from streamwork.errors import Refused
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Promise
+from streamwork.state import FileChains
 from streamwork.state.files import schema_error
 from streamwork.state.rows import RowFormat
 from streamwork.world import FileRef
 
-Chains = dict[str, dict[str, tuple[FileRef, ...]]]
 """Component -> instance -> chain of state files."""
 
 
@@ -45,7 +45,7 @@ class Change(Enum):
 class RestorePlan:
     """The files that each instance of each component is restored from."""
 
-    chains: Chains
+    chains: FileChains
     changes: Mapping[str, Change]  # of every component that has state, in the job or in the manifest
 
 
@@ -66,7 +66,7 @@ def fit(
     graph: Graph,
     groups: int,
     manifest: Manifest,
-    chains: Chains,
+    chains: FileChains,
     schema_of: Callable[[FileRef], pa.Schema],
     *,
     unknown_drops: Sequence[str] = (),

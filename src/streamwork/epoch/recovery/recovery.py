@@ -35,7 +35,7 @@ from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.phases import Phase
 from streamwork.epoch.recovery.catalogue import Catalogue
 from streamwork.epoch.recovery.catch_up import Route, not_replayable, route
-from streamwork.epoch.recovery.fit import Chains, RestorePlan, Unfit, fit
+from streamwork.epoch.recovery.fit import RestorePlan, Unfit, fit
 from streamwork.epoch.recovery.restore_point import RestorePoint, choose, none_good
 from streamwork.epoch.recovery.sink_paths import SinkPaths
 from streamwork.epoch.recovery.verify import Verifier
@@ -44,7 +44,7 @@ from streamwork.epoch.start_records import Drop
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.state import StateFiles
+from streamwork.state import FileChains, StateFiles
 
 NOTHING = Drop()
 
@@ -126,7 +126,7 @@ class Recovery:
 
     def read(self, identity: Identity, fence: int) -> RestorePoint:
         """5. The manifest to build on."""
-        self._store.settle()
+        self._store.sync_names()
         self._verifier = Verifier(self._store, self._dropped)  # files may have changed during the wait
         self._catalogue = self._read_catalogue(identity)
         before = self._fences.starts.promise() or self._graph.promise
@@ -166,7 +166,7 @@ class Recovery:
             self._store.write_completed(point.at)
             report(Phase.COMPLETE, point.at)
         self._fences.check(fence)
-        self._effects.settle_refused(
+        self._effects.publish_refused_at_start(
             self._sinks.ledgers(point.at.uid), self._ends(), max(self._fences.starts.numbers(), default=0)
         )
         if self._drop.components:
@@ -216,7 +216,7 @@ class Recovery:
     def _paths(self, catalogue: Catalogue) -> SinkPaths:
         return SinkPaths(catalogue, self._fences.starts.registered(), self._refill)
 
-    def _chains(self, manifest: Manifest) -> Chains:
+    def _chains(self, manifest: Manifest) -> FileChains:
         return {
             name: {number: tuple(self._verifier.sound_chain(chain) or ()) for number, chain in instances.items()}
             for name, instances in manifest.components.items()

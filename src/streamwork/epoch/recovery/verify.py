@@ -12,7 +12,7 @@ from streamwork.engine.steps.staging import STAGED_OUTPUT
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused
-from streamwork.state import Chain, ways
+from streamwork.state import FileChain, ways
 from streamwork.state.files import STATE_FILE
 from streamwork.world import FileKind, FileRef
 
@@ -35,7 +35,7 @@ class Verifier:
         self._letters = DeadLetters(store.disk, store.folder)
         self._known: dict[str, str] = {}  # path -> what is wrong with it; empty where nothing is
 
-    def sound_chain(self, chain: Chain) -> Chain | None:
+    def sound_chain(self, chain: FileChain) -> FileChain | None:
         """The part of a chain to go on with: all of it, or the first way to read it whose files are whole. None: no way."""
         if not any(self._state(ref) for ref in chain):
             return chain
