@@ -115,7 +115,7 @@ class Yields(KeyedOperator[Sale, Book, Sold]):
     [
         (KeepsLists(), {}, "SW-OPERATOR-BATCH", "Lists, of which words cannot be a numpy column"),
         (Wakes(), {}, "SW-OPERATOR-BATCH", "on_timer"),
-        (ByBatch(), {"on_error": "drop"}, "SW-OPERATOR-BATCH", "which event is to blame"),
+        (ByBatch(), {"on_error": "drop"}, "SW-OPERATOR-BATCH", "does not identify the failing event"),
         (Yields(), {}, "SW-OPERATOR-YIELD", "Yields.apply_batch yields"),
     ],
 )

@@ -213,8 +213,9 @@ def test_nothing_is_written_at_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_an_older_driver_does_not_write_the_views(tmp_path: Path) -> None:
-    from streamwork import Refused
+    from streamwork import Position, Refused
     from streamwork.epoch.fences import Fences
+    from streamwork.epoch.footing import Footing
     from streamwork.epoch.views import Views
     from streamwork.testing.clock import VirtualClock
     from streamwork.world import RealProcesses
@@ -225,10 +226,16 @@ def test_an_older_driver_does_not_write_the_views(tmp_path: Path) -> None:
     fences = Fences(RealDisk(), store.folder, VirtualClock(), RealProcesses())
     older, newer = fences.claim().fence, fences.claim().fence
     (store.folder / "views.sql").write_text("-- of the newer one")
+    identity = store.identity()
+    assert identity is not None
+
+    def footing(fence: int) -> Footing:
+        return Footing(identity, False, fence, store.manifest(1), False, {}, (), Position(), None)
+
     with pytest.raises(Refused, match="SW-DRIVER-FENCED"):
-        Views(job.graph(), store, fences).begin(older, 256)
+        Views(job.graph(), store, fences).resume(footing(older))
     assert (store.folder / "views.sql").read_text() == "-- of the newer one"
-    Views(job.graph(), store, fences).begin(newer, 256)
+    Views(job.graph(), store, fences).resume(footing(newer))
     assert "sums-per-shop" in (store.folder / "views.sql").read_text()
 
 
