@@ -108,7 +108,7 @@ class Driver:
         self._new_uid = new_uid
         self._listener = listener
         self._requests = requests or Requests(None, clock.monotonic)
-        self._effects = Effects(store)
+        self._effects = Effects(graph, store)
         parts = self._parts = Parts(
             graph,
             settings,

@@ -23,8 +23,9 @@ A start with fence F, by the numbers of `epoch.recovery.recovery`:
     6a  outputs/SINK/N-F-refused            before each offer, also if no row is refused: the record of the highest fence says what
                                             the sink's commit left out, since no lower fence commits after 4
     7a  check
-    7b  publish the refused rows            of every epoch that the sink has, by its ledger. Records of a fence below the last one
-                                            that got to 8 are settled: a driver that wakes up may still write one; it is ignored
+    7b  publish the refused rows            of every epoch that the sink has: its ledger reaches the end of the epoch, or is beyond
+                                            the start of one whose end is not known. Records of a fence below the last one that got
+                                            to 8 are settled: a driver that wakes up may still write one; it is ignored
     8a  publish the letters                 of the manifest that was chosen
     8b  adopt                               inbox files that the chosen manifest does not account for: copied to names with F, then
                                             the lower names are removed. At every plan again: a driver that has lost its job may
@@ -52,6 +53,10 @@ by the next start.
 Fall back. A letter may have been replayed before its checkpoint is lost. When its slice is computed again, the event fails again;
 the new letter takes the id of the old one, and so is known as replayed: an event that failed has one letter that can be replayed.
 Letters are recognised by their content, in epochs that begin before the end of the lost one.
+
+Ends. The manifest of an epoch names its end, also after it was set aside. Where both copies are damaged, the plan names it, unless
+slices ended by report (`Plan`): then the end is not known. A letter of such an epoch is recognised as long as its plan is kept.
+That gives no event a second letter and takes none away: events of the same content can stand for each other.
 """
 
 from __future__ import annotations
@@ -65,12 +70,15 @@ from streamwork.components import LedgerRow, Position
 from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.delivery.counts import Refusals
 from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.slices import by_report
 from streamwork.epoch.store import Store
 from streamwork.errors import Refused
+from streamwork.job import Graph
 
 
 class Effects:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, graph: Graph, store: Store) -> None:
+        self._graph = graph
         self._store = store
         self._letters = DeadLetters(store.disk, store.folder)
         self._inbox = Inbox(store.disk, store.folder)
@@ -93,8 +101,8 @@ class Effects:
     def publish_refused_at_start(
         self, ledgers: Mapping[str, LedgerRow | None], ends: Mapping[int, Position], started: int
     ) -> None:
-        """7b. Publish the refused rows of every epoch that a sink has. `ends` are the positions of epochs as far as they are
-        known, `started` is the highest fence that got to 8.
+        """7b. Publish the refused rows of every epoch that a sink has. `ends` are the positions of the manifests that can be
+        read, `started` is the highest fence that got to 8.
         """
         for sink, row in ledgers.items():
             newest: dict[int, int] = {}
@@ -102,7 +110,7 @@ class Effects:
                 if fence >= max(started, newest.get(epoch, 0)):
                     newest[epoch] = fence
             for epoch, fence in newest.items():
-                if row is not None and row.position is not None and row.position.reaches(ends.get(epoch, Position())):
+                if row is not None and row.position is not None and self._has(row.position, epoch, ends.get(epoch)):
                     self._letters.publish_refused(sink, epoch, fence)
 
     def set_aside(self, fence: int, newest: int) -> None:
@@ -119,18 +127,37 @@ class Effects:
         replayed -= {letter.id for letter in self._letters.all(component) if letter.epoch != epoch}
         known: dict[tuple[str, str], list[str]] = defaultdict(list)
         for other in sorted(lost):
-            if self._overlap(epoch, other):
-                for letter in lost[other]:
-                    if letter.id in replayed:
-                        known[letter.to, letter.event].append(letter.id)
+            again = [letter for letter in lost[other] if letter.id in replayed]
+            if again and self._overlap(epoch, other):
+                for letter in again:
+                    known[letter.to, letter.event].append(letter.id)
         return [
             msgspec.structs.replace(letter, id=ids.pop(0)) if (ids := known[letter.to, letter.event]) else letter
             for letter in letters
         ]
 
-    def _overlap(self, epoch: int, other: int) -> bool:
-        """True if an epoch begins before the end of another."""
+    def _overlap(self, epoch: int, lost: int) -> bool:
+        """True if an epoch begins before the end of one that was set aside, or may do so."""
+        manifest = self._store.set_aside(lost)
         try:
-            return not self._store.plan(epoch).start.reaches(self._store.plan(other).end)
-        except Refused:  # a plan is gone: the other epoch lies further back than any that is kept
+            end = self._planned_end(lost) if manifest is None else manifest.positions
+            return end is None or not self._store.plan(epoch).start.reaches(end)
+        except Refused:  # a plan is gone: the lost epoch lies further back than any that is kept
             return False
+
+    def _has(self, position: Position, epoch: int, end: Position | None) -> bool:
+        """True if a sink at this position has an epoch, which ended at `end`; None if its manifest cannot be read.
+
+        Only the last epoch that a driver recorded may be missing in the sink, and no other begins where that one does. So if its
+        end is not known, a sink beyond its start has it.
+        """
+        try:
+            known = self._planned_end(epoch) if end is None else end
+            return position.beyond(self._store.plan(epoch).start) if known is None else position.reaches(known)
+        except Refused:  # its plan is gone, too
+            return True
+
+    def _planned_end(self, epoch: int) -> Position | None:
+        """The end of an epoch by its plan; None if slices of it end by report. Refuses if the plan cannot be read."""
+        plan = self._store.plan(epoch)
+        return None if by_report(self._graph, plan) else plan.end

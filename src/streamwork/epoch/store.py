@@ -244,6 +244,15 @@ class Store:
                     found[epoch] = by
         return found
 
+    def set_aside(self, epoch: int) -> Manifest | None:
+        """The manifest of an epoch that a start has set aside; None if there is none, or no copy is whole."""
+        for fence in self.disk.names(self.folder / QUARANTINE):
+            for suffix in (COMPLETED, PREPARED):
+                path = self.folder / QUARANTINE / fence / "checkpoints" / f"{epoch:012d}{suffix}"
+                with contextlib.suppress(Refused):
+                    return read_sealed(self.disk, path, Manifest, CHECKPOINT_FILE)
+        return None
+
     def clean_up(self, fence: int, named: Collection[str], done: int) -> None:
         """Remove the state files and outputs that nothing names: those of lower fences, and my own of epochs up to `done`. And
         files that a process was writing when it died, in all of the job's folders.

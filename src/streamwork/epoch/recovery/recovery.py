@@ -24,6 +24,7 @@ What a crash leaves, and what the next start does with it:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from streamwork.components import Position
@@ -40,6 +41,7 @@ from streamwork.epoch.recovery.restore_point import RestorePoint, choose, none_g
 from streamwork.epoch.recovery.sink_paths import SinkPaths
 from streamwork.epoch.recovery.verify import Verifier
 from streamwork.epoch.sinks import Sinks
+from streamwork.epoch.slices import by_report
 from streamwork.epoch.start_records import Drop
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.errors import Refused
@@ -84,7 +86,7 @@ class Recovery:
         self._accept_divergence = accept_divergence
         self._change_semantics = change_semantics
         self._refill = refill
-        self._effects = Effects(store)
+        self._effects = Effects(graph, store)
         self._files = StateFiles(store.disk, store.folder)
         self._verifier = Verifier(store, self._dropped)
         self._outdated: dict[
@@ -173,7 +175,7 @@ class Recovery:
             self._fences.starts.write_dropped(fence, self._drop)
         self._fences.starts.write(fence, point.at.epoch, point.at.sha256, self._graph.promise, self._sinks.registered)
         report(Phase.READY, point.at)
-        way = route(point.at, [position for _, position in point.ahead], self._plans()) if point.ahead else Route()
+        way = route(point.at, [position for _, position in point.ahead], self._by_plan()) if point.ahead else Route()
         line = self._catalogue.line(point.at)
         return Recovered(point.at, self._plan, line, way, not point.completed, self._story(point, torn))
 
@@ -224,26 +226,24 @@ class Recovery:
         }
 
     def _ends(self) -> dict[int, Position]:
-        """Epoch -> where it ends, as far as its manifest or its plan can be read."""
-        planned = {plan.epoch: plan.end for plan in self._plans()}
-        return {**planned, **{one.epoch: one.manifest.positions for one in self._stored if one.manifest is not None}}
+        """Epoch -> where it ended, of every manifest that can be read."""
+        return {one.epoch: one.manifest.positions for one in self._stored if one.manifest is not None}
 
     def _dropped(self, manifest: Manifest) -> frozenset[str]:
         """Components whose state in a manifest does not count: a later start has dropped it, or this one does."""
         return self._fences.starts.dropped_after(manifest.fence) | set(self._drop.components)
 
-    def _plans(self) -> list[Plan]:
-        """The plans that can be read."""
+    def _by_plan(self) -> list[Plan]:
+        """The plans that can be read and that name every end: those whose epochs can be computed again."""
         found = []
         for number in self._store.plans():
-            try:
-                found.append(self._store.plan(number))
-            except Refused:
-                continue
+            with suppress(Refused):
+                plan = self._store.plan(number)
+                found += [] if by_report(self._graph, plan) else [plan]
         return found
 
     def _not_replayable(self, at: Manifest, position: Position) -> str:
-        return "" if self._accept_divergence else not_replayable(self._graph, at, position, self._plans())
+        return "" if self._accept_divergence else not_replayable(self._graph, at, position, self._by_plan())
 
     def _story(self, point: RestorePoint, torn: bool) -> tuple[str, ...]:
         """What was found and done, as lines of text."""
