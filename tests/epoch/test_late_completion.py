@@ -1,4 +1,6 @@
-"""A driver that completes a checkpoint after another one has taken the job over publishes nothing of it (`epoch.effects`, 6a)."""
+"""A driver that has lost its job publishes nothing of a checkpoint that it completes (`epoch.effects`, 6a), and sets no letters of
+the new driver aside (9).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ import pytest
 
 from matrix.oracles import check_state_at_once
 from matrix.promises import EVENTS
-from matrix.stories import failure, places, two_drivers
+from matrix.stories import failure, places, ruin_newest, two_drivers
 from matrix.world import SLICE, World
 from streamwork.delivery import DeadLetters, Inbox
 from streamwork.epoch import Epoch
 from streamwork.epoch.driver import Driver
+from streamwork.epoch.effects import Effects
 from streamwork.epoch.fences import Fences
 
 pytestmark = pytest.mark.usefixtures("short_chains")
@@ -68,3 +71,40 @@ def test_without_the_check_after_completion_the_event_counts_twice(
     monkeypatch.setattr(Driver, "_complete", unchecked)
     assert "STATE" in failure(lambda: replayed_once_wherever_it_stands_still(folder))
     assert Fences.check is check
+
+
+def fallen_back_in(folder: Path) -> World:
+    """Checkpoint 3 is damaged; its letter is published."""
+    world = world_in(folder)
+    world.live(GIVEN[: 3 * SLICE]).survived()
+    ruin_newest(world, 1)
+    return world
+
+
+def lettered_once_wherever_a_start_stands_still(folder: Path) -> int:
+    """The older driver stands still at each durable effect of steps 8 and 9 of its start in turn. Returns how many there were."""
+    whole = fallen_back_in(folder / "whole")
+    whole.trace.clear()
+    whole.live(GIVEN).survived()
+    found = places(whole.trace, "told ready 2", "told plan 4")
+    for number in found:
+        world, life = two_drivers(fallen_back_in(folder / str(number)), number, GIVEN)
+        assert life.code == "SW-DRIVER-FENCED"
+        letters = [letter.event for letter in DeadLetters(world.disk, world.home).all()]
+        assert len(letters) == 1 and str(POISON) in letters[0], f"LETTERS {whole.trace[number - 1]}: {letters}"
+    return len(found)
+
+
+@pytest.mark.proves("a start that sets letters aside after another driver has taken over the job")
+def test_a_start_that_has_lost_its_job_sets_no_letters_of_the_new_driver_aside(folder: Path) -> None:
+    assert lettered_once_wherever_a_start_stands_still(folder) > 5
+
+
+@pytest.mark.proves("letters listed before the fence is checked")
+def test_if_letters_are_listed_after_the_check_those_of_the_new_driver_are_lost(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control."""
+    set_aside = Effects.set_aside
+    monkeypatch.setattr(Effects, "set_aside", lambda self, fence, _: set_aside(self, fence, self.void(2, ())))
+    assert "LETTERS" in failure(lambda: lettered_once_wherever_a_start_stands_still(folder))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -171,11 +171,12 @@ class DeadLetters:
         """True if the letters that the manifest of an epoch names are published."""
         return self._disk.exists(self._folder / self.path(component, epoch))
 
-    def void(self, newest: int) -> list[str]:
+    def void(self, newest: int, unused: Collection[int]) -> list[str]:
         """The paths, below the job's folder, of published letters that do not count if a start builds on checkpoint `newest`:
-        those that manifests beyond it name, whether these are there or not, and manifests that were set aside before.
+        those that manifests beyond it name, whether these are there or not, and manifests that are unused or were set aside
+        before.
         """
-        found, void = [], self._void()
+        found, void = [], self._void().union(unused)
         for component in self._disk.names(self._folder / FOLDER):
             for name in self._disk.names(self._folder / FOLDER / component):
                 match = _PUBLISHED.fullmatch(name)

@@ -30,7 +30,9 @@ A start with fence F, by the numbers of `epoch.recovery.recovery`:
     8b  adopt                               inbox files that the chosen manifest does not account for: copied to names with F, then
                                             the lower names are removed. At every plan again: a driver that has lost its job may
                                             still poll its source
-    9   set aside                           published letters of manifests that the chosen one was not built on: they come again
+    9   set aside                           published letters of manifests that the chosen one was not built on: they come again.
+                                            Their names have no fence: they are listed before the check, so that letters that a
+                                            newcomer publishes are not among them
 
 What a crash leaves, and what the next start does with it:
 
@@ -62,7 +64,7 @@ That gives no event a second letter and takes none away: events of the same cont
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -113,9 +115,15 @@ class Effects:
                 if row is not None and row.position is not None and self._has(row.position, epoch, ends.get(epoch)):
                     self._letters.publish_refused(sink, epoch, fence)
 
-    def set_aside(self, fence: int, newest: int) -> None:
-        """9. Set the published letters of manifests aside that a start from checkpoint `newest` does not build on."""
-        for path in self._letters.void(newest):
+    def void(self, newest: int, unused: Collection[int]) -> list[str]:
+        """9. The published letters of manifests that a start from checkpoint `newest` does not build on: those beyond it, and
+        `unused`. To be listed before a check of the fence.
+        """
+        return self._letters.void(newest, unused)
+
+    def set_aside(self, fence: int, void: Sequence[str]) -> None:
+        """9. Set published letters aside, after the check."""
+        for path in void:
             self._store.quarantine(fence, path)
 
     def _with_known_ids(self, component: str, epoch: int, letters: Sequence[Letter]) -> list[Letter]:

@@ -183,16 +183,17 @@ class Recovery:
         """9. Quarantine what cannot be used: manifests that the chosen one was not built on, with their files and published
         letters, and damaged files.
         """
-        self._fences.check(fence)
         named = {path for manifest in recovered.line for path in manifest.files}
         in_line = {manifest.sha256 for manifest in recovered.line}
-        for stored in self._stored:
-            if stored.manifest is None or stored.manifest.sha256 not in in_line:
-                self._store.quarantine_epoch(fence, stored.epoch)
-                for path in stored.manifest.files if stored.manifest is not None else ():
-                    if path not in named:
-                        self._store.quarantine(fence, path)
-        self._effects.set_aside(fence, recovered.at.epoch)
+        unused = [one for one in self._stored if one.manifest is None or one.manifest.sha256 not in in_line]
+        void = self._effects.void(recovered.at.epoch, {stored.epoch for stored in unused})
+        self._fences.check(fence)
+        for stored in unused:
+            self._store.quarantine_epoch(fence, stored.epoch)
+            for path in stored.manifest.files if stored.manifest is not None else ():
+                if path not in named:
+                    self._store.quarantine(fence, path)
+        self._effects.set_aside(fence, void)
         sound = {ref.path for chains in recovered.plan.chains.values() for chain in chains.values() for ref in chain}
         for problem in self._verifier.problems(recovered.at):
             if problem.path not in sound:
