@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from sample import Payment, Seen, Summing, expected_journal, payments
 from streamwork import Job, KeyedOperator, ListSource, Record, SqliteSink
 from streamwork.components import Position
+from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.engine import EndKnown, Extent, Report
 from streamwork.epoch import Driver, Plan, Store, reported
+from streamwork.epoch.effects import Effects
 from streamwork.epoch.slices import extents
 from streamwork.hosts.local import LocalHost
 from streamwork.testing import Crash, Lose, Result, run
@@ -100,12 +102,24 @@ def test_a_failed_event_is_read_again_from_where_its_slice_was_reported_to_end()
 # ---- files ------------------------------------------------------------------------------------------------------
 
 
-def drive(folder: Path, kind: EndKnown, epochs: int = 99, **options: Any) -> Table:
-    """Some epochs of a driver in a folder; then it ends."""
-    table = TABLES.setdefault(folder, Table())
+def summing(table: Table, options: dict[str, Any]) -> Job:
     made = Job("files", **options)
     source = made.source(ListSource(EVENTS, Payment, max_events=10), id="in")
     source.apply(Summing(), key="card", id="sums").sink(MemorySink(table), id="out")
+    return made
+
+
+def failing(table: Table, options: dict[str, Any]) -> Job:
+    made = Job("files", **options)
+    source = made.source(ListSource(FAILING, Payment, max_events=10), id="in")
+    source.apply(Failing(), key="card", id="sums", on_error="dead-letter").sink(MemorySink(table), id="out")
+    return made
+
+
+def drive(folder: Path, kind: EndKnown, epochs: int = 99, make: Any = summing, **options: Any) -> Table:
+    """Some epochs of a driver in a folder; then it ends."""
+    table = TABLES.setdefault(folder, Table())
+    made = make(table, options)
     store, numbers = Store(RealDisk(), folder, "files"), iter(range(10**6))
     host = LocalHost(RealDisk(), ends_known=kind)
     driver = Driver(
@@ -170,6 +184,72 @@ def test_catching_up_goes_by_plan_and_stops_at_the_position_of_the_sink(tmp_path
 def test_under_at_most_once_the_plan_says_what_is_never_read_again(tmp_path: Path) -> None:
     drive(tmp_path, EndKnown.BY_REPORT, epochs=2, retain=9, semantics="at-most-once")
     assert plan(tmp_path, 2)["to"] == {"in/0": 20} and "reported" not in plan(tmp_path, 2)
+
+
+# ---- dead letters of a checkpoint that is lost ------------------------------------------------------------------
+
+
+class Failing(KeyedOperator[Payment, Record, Seen]):
+    def apply(self, event: Payment, state: Record, collector: Any) -> None:
+        if event.amount < 0:
+            raise ValueError("an amount below zero")
+        collector.emit(Seen(event.card, event.amount, 0))
+
+
+FAILING = [Payment(f"card {place}", -place if place % 15 == 1 else place) for place in range(60)]
+
+
+def open_letters(folder: Path) -> list[Letter]:
+    replayed = Inbox(RealDisk(), folder / "files").replayed()
+    return [one for one in DeadLetters(RealDisk(), folder / "files").all() if one.id not in replayed]
+
+
+def lose(folder: Path, what: str) -> None:
+    """Checkpoints from 1 on cannot be used: their manifests are gone, or the state that all of them need."""
+    for path in (folder / "files").glob(what):
+        if not path.name.startswith("000000000000.") and not path.name.endswith(".plan.json"):
+            path.write_bytes(b"damaged")
+
+
+@pytest.mark.parametrize("kinds", [(one, two) for one in EndKnown for two in EndKnown], ids=str)
+@pytest.mark.parametrize("what", ["checkpoints/*.json", "state/**/*.*"])
+def test_a_replayed_letter_is_recognised_when_its_epoch_is_computed_again(
+    tmp_path: Path, what: str, kinds: tuple[EndKnown, EndKnown]
+) -> None:
+    """Its event fails each time: one letter of each event is open in the end, that of the replay."""
+    before, after = kinds
+    drive(tmp_path, before, epochs=3, make=failing, retain=9)
+    first = open_letters(tmp_path)
+    assert [json.loads(one.event)["amount"] for one in first] == [-1, -16]
+    Inbox(RealDisk(), tmp_path / "files").put(first)
+    lose(tmp_path, what)
+    table = drive(tmp_path, after, make=failing, retain=9)
+    assert sorted(json.loads(one.event)["amount"] for one in open_letters(tmp_path)) == [-46, -31, -16, -1]
+    assert sorted(row.number for row in table.rows) == [one.amount for one in FAILING if one.amount >= 0]
+
+
+def test_without_the_end_of_the_lost_epoch_the_letter_is_not_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: the plan alone is asked, which names no end."""
+    monkeypatch.setattr(Store, "set_aside", lambda self, epoch: None)
+    monkeypatch.setattr(Effects, "_planned_end", lambda self, epoch: self._store.plan(epoch).end)
+    with pytest.raises(AssertionError, match="-1, -1"):
+        test_a_replayed_letter_is_recognised_when_its_epoch_is_computed_again(
+            tmp_path, "state/**/*.*", (EndKnown.BY_REPORT, EndKnown.BY_REPORT)
+        )
+
+
+def test_an_epoch_behind_the_lost_one_takes_no_id_from_it(tmp_path: Path) -> None:
+    """What was set aside names its end, also by report."""
+    drive(tmp_path, EndKnown.BY_REPORT, epochs=3, make=failing, retain=9)
+    lose(tmp_path, "state/**/*.*")
+    drive(tmp_path, EndKnown.BY_REPORT, make=failing, retain=9)
+    store = Store(RealDisk(), tmp_path, "files")
+    starts = {epoch: store.plan(epoch).start["in/0"] for epoch in store.plans() if epoch > 3}
+    effects = Effects(failing(Table(), {}).graph(), store)
+    assert {epoch: effects._overlap(epoch, 2) for epoch in starts} == {epoch: at < 20 for epoch, at in starts.items()}
+    assert set(starts.values()) >= {10, 20, 30}
 
 
 # ---- the nouns --------------------------------------------------------------------------------------------------

@@ -25,9 +25,12 @@ from sample import Payment
 from streamwork import Event
 from streamwork.components.columns import to_structs
 from streamwork.delivery import DeadLetters
+from streamwork.engine import EndKnown
 from streamwork.epoch import sinks as driver_side
+from streamwork.epoch.effects import Effects
 from streamwork.epoch.rejected import sift
-from streamwork.world import RealDisk
+from streamwork.hosts.local import LocalHost
+from streamwork.world import Disk, RealDisk
 
 Row = tuple[str, int, int]
 PICKY = "CHECK (total % 5 <> 3)"
@@ -85,8 +88,8 @@ def check_without(world: World, events: Sequence[Payment], kept_letters: bool) -
     check_nothing_left_over(world)
 
 
-def first_bad_epoch(events: Sequence[Payment]) -> int:
-    return next(place for place, row in enumerate(fold(events)[0]) if refused(row)) // SLICE + 1
+def bad_epochs(events: Sequence[Payment]) -> list[int]:
+    return sorted({place // SLICE + 1 for place, row in enumerate(fold(events)[0]) if refused(row)})
 
 
 # ---- fail -----------------------------------------------------------------------------------------------------------
@@ -97,7 +100,7 @@ def test_a_refused_row_stops_the_job_and_nothing_of_its_epoch_is_in_the_table(
     folder: Path, sinks: tuple[str, ...]
 ) -> None:
     world = picky_world(folder, "fail", sinks)
-    good = fold(EVENTS[: (first_bad_epoch(EVENTS) - 1) * SLICE])[0]
+    good = fold(EVENTS[: (bad_epochs(EVENTS)[0] - 1) * SLICE])[0]
     for _ in range(3):
         assert world.live(EVENTS).code == "SW-SINK-REJECTED"
         assert all(Counter(world.rows(name)) == Counter(good) for name in sinks)
@@ -177,6 +180,42 @@ def test_an_epoch_that_is_computed_again_keeps_its_dead_letters_once(folder: Pat
     damage(sorted(world.home.glob(f"outputs/journal/{record.name[:12]}-*.arrow"))[0], "flipped")
     world.live(MORE).survived()
     check_without(world, MORE, kept_letters=True)
+
+
+class ByReport(LocalHost):
+    def __init__(self, disk: Disk, **options: Any) -> None:
+        super().__init__(disk, ends_known=EndKnown.BY_REPORT, **options)
+
+
+@pytest.mark.parametrize("host", [LocalHost, ByReport])
+@pytest.mark.parametrize("has", [False, True])
+@pytest.mark.proves("refused rows recorded, and the prepared manifest lost before or after the commit")
+def test_refused_rows_are_dead_letters_once_also_if_the_manifest_is_lost(
+    folder: Path, has: bool, host: type[LocalHost]
+) -> None:
+    """The prepared manifest of an epoch with such rows is damaged before the table has that epoch, or after."""
+    world = picky_world(folder, "dead-letter", ("journal",))
+    world.host = host
+    epoch = bad_epochs(EVENTS)[1]
+    at = f"told commit {epoch}" if has else f"after replace outputs/journal/{epoch:012d}-*-refused.copy.json"
+    world.live(EVENTS, Fault(at, dead=True))
+    assert int(world.checkpoints[-1].name[:12]) == epoch - 1, "the last one that is completed"
+    damage(world.home / f"checkpoints/{epoch:012d}.prepared.json", "flipped")
+    world.live(MORE).survived()
+    rows = Counter(fold(MORE)[0])
+    bad = Counter({row: count for row, count in rows.items() if refused(row)})
+    assert Counter(letters(world)) == bad and Counter(world.rows("journal")) == rows - bad
+
+
+@pytest.mark.parametrize("has", [False, True])
+@pytest.mark.proves("refused rows published by the position of the sink")
+def test_if_the_position_of_the_table_does_not_decide_the_checker_notices(
+    folder: Path, has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: the opposite is taken for true."""
+    monkeypatch.setattr(Effects, "_has", lambda *_: not has)
+    with pytest.raises(AssertionError):
+        test_refused_rows_are_dead_letters_once_also_if_the_manifest_is_lost(folder, has, ByReport)
 
 
 RELAXED = [
