@@ -119,6 +119,7 @@ NEW = 'tag: str = "new"\ntotal: int = 0\nmore: list[int] = msgspec.field(default
 NEW += "\nmaybe: int | None = 7\nnone: str | None = None"
 
 
+@pytest.mark.slow(parallelism=3)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_a_field_with_a_default_is_added(world: World, parallelism: int) -> None:
     world.write(parallelism=parallelism)
@@ -139,6 +140,7 @@ def test_a_field_with_a_default_is_added(world: World, parallelism: int) -> None
     assert any(path.name.endswith(".snapshot.parquet") for path in world.files("per-card"))
 
 
+@pytest.mark.slow
 def test_a_null_is_no_default(world: World) -> None:
     """Of an optional field with a default, a value that is None stays None."""
     world.run()
@@ -172,6 +174,7 @@ def test_a_component_that_was_tried_is_removed(world: World) -> None:
     assert world.view("tried") == [("c0", 1), ("c1", 1), ("c2", 1), ("c3", 1)]
 
 
+@pytest.mark.slow
 def test_it_stays_dropped_before_the_first_checkpoint_without_it(world: World) -> None:
     world.write(tried=TRIED)
     world.run()
@@ -182,6 +185,7 @@ def test_it_stays_dropped_before_the_first_checkpoint_without_it(world: World) -
     assert world.totals() == world.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.proves("a fall back past --drop-state")
 def test_a_fall_back_past_the_drop(world: World) -> None:
     world.write(tried=TRIED)
@@ -208,6 +212,7 @@ def advised(said: str) -> list[str]:
     return shlex.split(options)
 
 
+@pytest.mark.slow(code=["SW-STATE-PARALLELISM", "SW-STATE-ORPHAN"])
 @pytest.mark.parametrize(
     ("code", "change"),
     [
@@ -234,6 +239,7 @@ def test_each_advice_about_state_works_as_typed(world: World, code: str, change:
     world.run()  # without the option
 
 
+@pytest.mark.slow
 def test_a_schema_can_be_changed_back(world: World) -> None:
     world.write("total: int = 0\nother: int = 0")
     world.run()
@@ -245,6 +251,7 @@ def test_a_schema_can_be_changed_back(world: World) -> None:
     assert world.totals() == world.expected()
 
 
+@pytest.mark.slow(name=["payments", "usage"])
 @pytest.mark.parametrize("name", ["nobody", "payments", "usage"])
 def test_an_id_without_state_is_refused(world: World, name: str) -> None:
     assert "SW-STATE-UNKNOWN" in world.run("--drop-state", name, code=3), "a new job has none at all"

@@ -45,6 +45,7 @@ def test_golden_vectors(value: Any, expected: bytes, group: int) -> None:
     assert Key(("k",) if not isinstance(value, tuple) else ("a", "b")).groups([value]) == [group]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_s_crc32_gives_the_same_groups(spark: Any) -> None:
     from pyspark.sql import functions as F  # noqa: N812 (its usual name)

@@ -232,6 +232,7 @@ def test_each_event_knows_the_watermark_of_its_own_partition(seed: int, count: i
     assert len(events_seen) >= count // 2
 
 
+@pytest.mark.slow
 def test_the_watermark_of_the_batch_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: lateness judged by the end of the batch depends on cuts."""
     plain = chain_module.rises

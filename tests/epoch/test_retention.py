@@ -17,7 +17,7 @@ from streamwork.components import Key, Position
 from streamwork.epoch import Manifest
 from streamwork.epoch.compactor import Compactor, Snapshots
 from streamwork.epoch.retention import kept
-from streamwork.state import Chain, KeyedState, StateFiles, compaction, essential, is_snapshot, ways
+from streamwork.state import FileChain, KeyedState, StateFiles, compaction, essential, is_snapshot, ways
 from streamwork.state.rows import RowFormat
 from streamwork.testing import SimulatedDisk
 from streamwork.world import FileRef
@@ -45,12 +45,12 @@ class Folder:
         self.line = [Manifest(0, 0, "", 0, "u", Position(), {}, {}, {}, "")]
         self.states = [KeyedState() for _ in range(3)]
         self._files = StateFiles(self.disk, FOLDER)
-        self._chains: list[Chain] = [(), (), ()]
+        self._chains: list[FileChain] = [(), (), ()]
         self._retain = retain
         self._policy = policy
         self._delay = delay
         self._forgetful = forgetful
-        self._named: dict[str, Chain] = {}
+        self._named: dict[str, FileChain] = {}
         self._waiting: list[tuple[int, Future[Snapshots], Callable[[], Snapshots]]] = []
         job = Job("kept", parallelism=3)
         job.source(ListSource([], Payment), id="in").apply(Summing(), key="card", id="sums")
@@ -93,7 +93,7 @@ def readable(manifest: Manifest, lost: str) -> bool:
     return all(_chain_readable(chain, lost) for chain in manifest.components.get("sums", {}).values())
 
 
-def _chain_readable(chain: Chain, lost: str) -> bool:
+def _chain_readable(chain: FileChain, lost: str) -> bool:
     begins = [place for place, ref in enumerate(chain) if is_snapshot(ref) and ref.path != lost]
     if not chain or not is_snapshot(chain[0]):
         begins.append(-1)
@@ -165,7 +165,7 @@ CHAINS = st.lists(st.sampled_from(["delta", "snapshot"]), max_size=8).map(
 
 
 @given(chain=CHAINS)
-def test_the_essential_files_are_those_without_which_it_cannot_be_read(chain: Chain) -> None:
+def test_the_essential_files_are_those_without_which_it_cannot_be_read(chain: FileChain) -> None:
     assert essential(chain) == {ref.path for ref in chain if not _chain_readable(chain, ref.path)}
 
 
@@ -188,7 +188,7 @@ def test_without_the_anchor_some_file_is_the_end(monkeypatch: pytest.MonkeyPatch
 def test_with_one_snapshot_only_some_file_is_the_end_of_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The anchor alone would do; but then each damaged snapshot costs a fall back."""
 
-    def newest_snapshot(chain: Chain) -> Chain:
+    def newest_snapshot(chain: FileChain) -> FileChain:
         places = [place for place, ref in enumerate(chain) if is_snapshot(ref)]
         return tuple(chain[places[-1] :] if places else chain)
 

@@ -19,7 +19,7 @@ from streamwork.flow import routing
 from streamwork.testing import run
 
 NONE = SqliteSink("never-opened.db", "t")
-SEEDS, QUICK = 150, 50
+SEEDS, QUICK = 150, 15
 ON_SPARK = (3, 7, 11)
 
 

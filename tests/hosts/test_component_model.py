@@ -114,6 +114,7 @@ def test_a_fork_that_meets_again_keeps_the_order_of_events_whatever_the_cuts(
     assert [sensor for _, sensor in rows(tmp_path, "numbers")] == expected
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_functions_as_steps(tmp_path: Path, mode: str) -> None:
     def build(stream: Stream, sink: Any) -> None:
         sink(stream.filter(is_even).flat_map(twice, to=Reading).map(to_alert), "mapped")
@@ -136,11 +137,13 @@ def _running() -> Any:
     return Running
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_whole_columns_at_a_time(tmp_path: Path, mode: str) -> None:
     run(tmp_path, mode, MANY, lambda s, sink: sink(s.apply(Columns()), "hot"))
     assert rows(tmp_path, "hot") == [(r.sensor, r.value) for r in MANY if r.value > 50]
 
 
+@pytest.mark.slow(mode="microbatch", cut=[1, 100])
 @pytest.mark.parametrize("cut", [1, 3, 100])
 def test_event_time_timers_fire_between_the_same_events_whatever_the_cuts(tmp_path: Path, mode: str, cut: int) -> None:
     """a speaks at 0 and 5, b keeps time going; a is quiet at 15, comes back, and is quiet again."""
@@ -197,6 +200,7 @@ def test_the_watermark_behind_an_exchange_with_one_sender(tmp_path: Path, mode: 
     assert [mark for _, (_, mark) in sorted(found)] == BEFORE_EACH
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_a_watermark_that_is_read_in_secret_is_refused(tmp_path: Path, mode: str) -> None:
     with pytest.raises(WrongUse, match="(?s)SW-OPERATOR-WATERMARK.*stamps.*reads_watermark = True"):
         run(tmp_path, mode, JUMPY, lambda s, sink: sink(s.apply(Hiding(), id="stamps"), "stamps"))
@@ -240,6 +244,7 @@ def test_processing_time_timers_fire_without_input(tmp_path: Path, mode: str) ->
     assert {sensor for sensor, _ in rows(tmp_path, "woken")} == {"s0", "s1", "s2"}
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_a_forgotten_key_begins_anew_and_stays_forgotten(tmp_path: Path, mode: str) -> None:
     events = readings(("a", 1), ("a", 0), ("a", 5), ("b", 0), ("b", 1), ("a", 2))
     run(tmp_path, mode, events, lambda s, sink: sink(s.apply(Forgetting(), key="sensor", id="counts"), "counts"), cut=2)
@@ -259,6 +264,7 @@ def test_apply_is_atomic_where_the_job_goes_on_after_an_error(tmp_path: Path, mo
     assert rows(tmp_path, "numbers") == [(1, "a"), (2, "a"), (3, "b")]
 
 
+@pytest.mark.slow(mode="microbatch")
 def test_otherwise_it_fails_the_job(tmp_path: Path, mode: str) -> None:
     with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED.*averages"):
         run(

@@ -201,6 +201,7 @@ CASES: list[tuple[str, str, str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "offset", "code", "words"), CASES)
 def test_what_is_wrong_with_a_frame_is_told(
     tmp_path: Path, spark: Any, query: str, offset: str, code: str, words: str
