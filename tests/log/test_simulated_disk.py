@@ -137,6 +137,19 @@ def test_what_has_returned_is_durable_and_a_lying_disk_shows_why_that_matters() 
         assert disk.exists(FOLDER / "log") == honest
 
 
+@pytest.mark.parametrize("synced", [True, False])
+def test_names_that_a_killed_process_made_are_durable_once_they_are_synced(synced: bool) -> None:
+    """Also in the top folder. The process is killed before it syncs the name of the folder it made."""
+    disk = SimulatedDisk()
+    disk.fail_at(2)
+    with pytest.raises(OSError, match="sync folder /"):
+        disk.make_folder(FOLDER)
+    if synced:
+        disk.sync_names(FOLDER.parent)
+    disk.crash(Survival.NOTHING)
+    assert disk.exists(FOLDER) == synced
+
+
 def test_full_failing_and_bad() -> None:
     disk = disk_with_folder()
     file = disk.open_append(FILE)

@@ -255,7 +255,7 @@ class SimulatedDisk:
 
     def sync_names(self, folder: Path) -> None:
         self._check_alive()
-        if self._names.get(folder) is _FOLDER:
+        if folder == folder.parent or self._names.get(folder) is _FOLDER:  # "/" is always there
             self._sync_folder(folder)
 
     def open_append(self, path: Path) -> SimulatedFile:
