@@ -240,6 +240,7 @@ def test_a_sink_that_was_removed_is_missed_at_once(tmp_path: Path) -> None:
     assert journal(tmp_path) == expected_journal(payments(40))
 
 
+@pytest.mark.slow(stage="prepared")
 @pytest.mark.parametrize("stage", ["completed", "prepared"])
 def test_a_manifest_with_any_byte_changed_never_gives_wrong_numbers(tmp_path: Path, stage: str) -> None:
     """Also where it is still JSON: another position, another instance, another hash."""

@@ -220,6 +220,7 @@ def test_python_job_py_runs_locally(folder: Path) -> None:
     assert (folder / ".streamwork" / "card-usage").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_python_job_py_runs_on_spark_by_importing_itself(folder: Path) -> None:
     call_it = 'print(job.run(mode="microbatch", until_caught_up=True).events)'

@@ -52,7 +52,7 @@ def check(folder: Path, events: list[Payment]) -> None:
     assert by_card(got) == by_card(expected_journal(events))
 
 
-@pytest.mark.slow(mode="microbatch", parallelism=[1, 4])
+@pytest.mark.slow(mode="microbatch")
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_from_log_to_log(tmp_path: Path, mode: str, parallelism: int) -> None:
     events = payments(300, cards=23)

@@ -180,11 +180,13 @@ def everything(line: Sequence[Manifest], retain: int, pinned: int | None) -> lis
     return list(line)
 
 
+@pytest.mark.slow
 def test_without_the_anchor_some_file_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "LONGEST_CHAIN", 4)
     find(LIVES, lambda life: bool(grown(life, 2, no_anchor).unprotected()), settings=QUIET)
 
 
+@pytest.mark.slow
 def test_with_one_snapshot_only_some_file_is_the_end_of_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The anchor alone would do; but then each damaged snapshot costs a fall back."""
 

@@ -45,6 +45,7 @@ def test_a_source_that_people_wrote_goes_on_where_it_was(tmp_path: Path, mode: s
     assert '"numbers/0": 25' in newest.read_text()
 
 
+@pytest.mark.slow
 def test_it_survives_any_crash() -> None:
     job = counting(Path(), 20)
 
