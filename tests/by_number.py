@@ -22,7 +22,7 @@ class ByNumber(StateCache):
         super().__init__()
         self._numbered: dict[Any, tuple[int, Any]] = {}
 
-    def take(self, owner: Any, chain: Any) -> tuple[Any, Any]:
+    def check_out(self, owner: Any, chain: Any) -> tuple[Any, Any]:
         number, state = self._numbered.pop(owner, (-1, None))
         if number >= max((epoch_of(ref) for ref in chain), default=0):
             return state, ()
