@@ -8,7 +8,7 @@ in its ledger, and the ledger names the manifest of that epoch.
     process      from the kill until the interpreter of the next process is up
     imports      of everything that `streamwork run` imports
     spark        Spark's own start, with the import of pyspark; nothing on the local host
-    recovery     from there until the driver is ready: look, wait, claim, register, read, finish (commit, complete), tidy
+    recovery     from there until it is ready: look, wait, claim, register, read, finish (commit, complete), set aside, prune
     first epoch  plan, compute (state restored, slice computed), prepare, commit, complete
 
     history      the same keys and the same shape of the file chain, after few and after many checkpoints and starts; on the

@@ -20,6 +20,7 @@ from streamwork.components import Event, KeyedCollector, KeyedOperator, Record
 from streamwork.connectors import LogSource, SqliteSink
 from streamwork.epoch import Manifest, Phase, Started
 from streamwork.epoch.fences import Fences
+from streamwork.epoch.pruning import Pruner
 from streamwork.epoch.recovery.recovery import Recovery
 from streamwork.epoch.sinks import Sinks
 from streamwork.hosts.session import start_spark
@@ -37,7 +38,8 @@ TIMED: dict[str, tuple[type, str]] = {
     "register": (Sinks, "register"),
     "read": (Recovery, "read"),
     "finish": (Recovery, "finish"),
-    "tidy": (Recovery, "tidy"),
+    "set_aside": (Recovery, "set_aside"),
+    "prune": (Pruner, "begin"),
 }
 """The parts of a recovery, and what does them."""
 FIRST_EPOCH = (Phase.PLAN, Phase.COMPUTE, Phase.PREPARE, Phase.COMMIT, Phase.COMPLETE)
