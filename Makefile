@@ -39,11 +39,11 @@ $(ARCHIVE): $(STAMP)
 	@touch $@
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
-test: $(STAMP)  ## lint, then the quick tests: every promise is touched (about 5 minutes)
+test: $(STAMP)  ## lint, then the quick tests: every promise is touched (about 7 minutes)
 	@$(MAKE) --no-print-directory --jobs 2 lint $(ARCHIVE)
 	$(PYTEST) --tier quick
 
-test-all: $(ARCHIVE)  ## the other tests: all cells of the fault matrix, kills on Spark, a cluster (about 20 minutes)
+test-all: $(ARCHIVE)  ## the other tests: all cells of the fault matrix, kills on Spark, a cluster (about 15 minutes)
 	$(PYTEST) --tier rest
 
 RUNS ?= 3
