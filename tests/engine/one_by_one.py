@@ -16,6 +16,7 @@ import pyarrow as pa
 from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink, StatefulOperator, Stream
 from streamwork.components import TimerClock
 from streamwork.components.collector import MAIN
+from streamwork.components.times import from_microseconds
 from streamwork.engine.chain import Chain
 from streamwork.engine.steps.batch_steps import BatchStep
 from streamwork.engine.steps.keyed_steps import KeyedStep
@@ -23,7 +24,7 @@ from streamwork.engine.times import RowTimes
 from streamwork.engine.wave import Leaving
 from streamwork.flow.batch import Batch
 from streamwork.flow.channel import Data
-from streamwork.flow.times import from_microseconds, times_of
+from streamwork.flow.times import times_of
 from streamwork.job import Input
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,6 +16,7 @@ from engine.one_by_one import NONE, Item, Marking, OneByOne, Timing, random_item
 from streamwork import Job, ListSource
 from streamwork.components import Slice
 from streamwork.components.columns import Columns, to_batch, to_structs
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.engine import Assignment, process
 from streamwork.engine import chain as chain_module
 from streamwork.engine.chain import Chain
@@ -27,7 +28,6 @@ from streamwork.engine.times import RowTimes
 from streamwork.flow import batch as batches
 from streamwork.flow.lineage import NEVER
 from streamwork.flow.needs import Needs
-from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.job import Graph, Layout
 from streamwork.state import KeyedState
 from streamwork.testing import SimulatedDisk, run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,9 +13,8 @@ import pyarrow.compute as pc
 from streamwork.components.batches import halving, joined, within
 from streamwork.components.field_types import FieldType, Misfit, TimeType, show
 from streamwork.components.schema import arrow_schema, build_column, check_columns, fields_of, maker
+from streamwork.components.times import BEGINNING
 from streamwork.errors import JobFailed
-
-BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_batches(kind: type[msgspec.Struct], structs: Sequence[Any], where: str) -> list[pa.RecordBatch]:
@@ -106,9 +104,9 @@ class Columns:
         """The values of one field, as they would be in the events."""
         return python_values(fields_of(self.kind)[name], self.batch.column(name))
 
-    def latest(self, name: str) -> datetime:
-        """The largest value of a datetime field; there must be one."""
-        return BEGINNING + timedelta(microseconds=pc.max(self.batch.column(name)).value)
+    def latest(self, name: str) -> int:
+        """The largest value of a datetime field, in microseconds; there must be one."""
+        return int(pc.max(self.batch.column(name)).value)
 
 
 def as_events(given: list[Any] | Columns) -> list[Any]:

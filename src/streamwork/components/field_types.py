@@ -6,7 +6,7 @@ Arrow converts silently (1.5 becomes 1 in an int column), so each `FieldType` ch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import accumulate, chain
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamwork.components.times import BEGINNING, microseconds
 from streamwork.components.values import Digits
 
 Values = Sequence[Any]
@@ -23,10 +24,8 @@ LESS = "less than 2 GiB of text and 2,147,483,648 items of lists"
 INT_RANGE = (-(2**63), 2**63 - 1)
 EXACT = 2**53  # integers up to here are floats, too
 FIRST_TIME, LAST_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_TIME_RANGE = ((FIRST_TIME - _EPOCH) // _MICROSECOND, (LAST_TIME - _EPOCH) // _MICROSECOND)
-_DATE_RANGE = ((date.min - _EPOCH.date()).days, (date.max - _EPOCH.date()).days)
+_TIME_RANGE = (microseconds(FIRST_TIME), microseconds(LAST_TIME))
+_DATE_RANGE = ((date.min - BEGINNING.date()).days, (date.max - BEGINNING.date()).days)
 
 
 def show(value: object, limit: int = 300) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Context, Decimal
 from operator import attrgetter
 from typing import Any
@@ -23,11 +23,11 @@ import pyarrow as pa
 from streamwork.components import crc32
 from streamwork.components.field_types import TimeType, in_utc
 from streamwork.components.schema import fields_of
+from streamwork.components.times import BEGINNING
 from streamwork.errors import WrongUse
 
 GROUPS = 256
 _DIGITS = Context(prec=76)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
@@ -137,7 +137,7 @@ def canonical(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, datetime):
-        since = value - _EPOCH
+        since = value - BEGINNING
         return b"%d" % ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
     if isinstance(value, date):
         return b"%d" % (value.toordinal() - _EPOCH_DAY)

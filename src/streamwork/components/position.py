@@ -6,10 +6,11 @@ JSON, in manifests, plans and ledgers: ``{"SOURCE/PARTITION": offset, "inbox": n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, overload
 
 import msgspec
+
+from streamwork.components.times import from_microseconds
 
 CLOCK = "clock"
 """The component that counts processing time: microseconds since 1970."""
@@ -133,7 +134,7 @@ def _readable(name: str, at: int) -> str:
     if name != CLOCK:
         return f"{at:,}"
     try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+        moment = from_microseconds(at)
     except OverflowError:
         return f"{at:,}"
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -24,6 +24,7 @@ import numpy as np
 from streamwork.components import Slice, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.operator import reads_watermark
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.routes import OUTBOX, Routes
@@ -47,7 +48,7 @@ from streamwork.flow.lineage import Array, Lineage, root_of
 from streamwork.flow.needs import Needs
 from streamwork.flow.origins import origins_of
 from streamwork.flow.progress import Progress, rises
-from streamwork.flow.times import from_microseconds, latest, microseconds, times_of
+from streamwork.flow.times import latest, times_of
 from streamwork.job import Graph, Input, NodeKind
 from streamwork.state import State
 

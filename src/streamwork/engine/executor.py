@@ -16,6 +16,7 @@ from datetime import datetime
 
 import numpy as np
 
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.counts import Counts
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.instance import Instance
@@ -24,7 +25,6 @@ from streamwork.engine.wave import Leaving
 from streamwork.flow.channel import Advances, Aligned, Channel, CheckpointEvent, Data, Part, Watermark
 from streamwork.flow.dispatcher import Dispatcher
 from streamwork.flow.lineage import NEVER
-from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.flow.wiring import Ways
 
 ReportTo = Callable[[int, Sequence[Report]], None]  # epoch, reports of one instance

@@ -21,6 +21,7 @@ from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
 from streamwork.components.columns import check_entered
 from streamwork.components.field_types import Misfit
 from streamwork.components.source import source_changed
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
@@ -39,7 +40,6 @@ from streamwork.flow.batch import Batch
 from streamwork.flow.blame import Blame
 from streamwork.flow.lineage import Lineage
 from streamwork.flow.progress import Progress
-from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Isolation
 from streamwork.state import State, StateFiles, is_snapshot

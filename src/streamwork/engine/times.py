@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
+from streamwork.components.times import from_microseconds
 from streamwork.errors import WrongUse
-from streamwork.flow.times import from_microseconds
 from streamwork.job import Node
 
 

@@ -22,12 +22,12 @@ import pyarrow as pa
 from streamwork.components import Event
 from streamwork.components.columns import Columns
 from streamwork.components.schema import arrow_schema
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.flow.batch import Batch
 from streamwork.flow.blame import Blame
 from streamwork.flow.channel import NO_ADVANCES, Advances, Data, Part, Watermark
 from streamwork.flow.lineage import Array, Lineage, column_of
 from streamwork.flow.needs import Needs
-from streamwork.flow.times import from_microseconds, microseconds
 from streamwork.flow.wiring import Place
 from streamwork.job import Input, Layout
 

@@ -1,27 +1,17 @@
-"""Times as files, parcels and side columns hold them: whole microseconds since 1970."""
+"""The event times of a batch, in microseconds (`components.times`)."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 
 from streamwork.components.columns import Columns
 from streamwork.components.field_types import in_utc
+from streamwork.components.times import microseconds
 from streamwork.flow.batch import Given
 from streamwork.flow.lineage import Array
 
-BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = pa.timestamp("us", tz="UTC")
-
-
-def microseconds(at: datetime) -> int:
-    return (at - BEGINNING) // timedelta(microseconds=1)
-
-
-def from_microseconds(value: int) -> datetime:
-    return BEGINNING + timedelta(microseconds=value)
 
 
 def times_of(given: Given, field: str) -> Array:
@@ -36,5 +26,5 @@ def times_of(given: Given, field: str) -> Array:
 def latest(given: Given, field: str) -> int:
     """The largest value of a field of times, in microseconds; there must be one."""
     if isinstance(given, Columns):
-        return microseconds(given.latest(field))
+        return given.latest(field)
     return microseconds(max(in_utc(getattr(event, field)) for event in given))

@@ -12,13 +12,13 @@ Text is compared by its bytes on both sides. Decimals are not compared here (`jo
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from streamwork.components.predicates import CompareOp, Kind, LogicOp, Visitor
+from streamwork.components.times import microseconds
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARE = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
@@ -42,7 +42,7 @@ class SparkVisitor(Visitor[Any]):
             case Kind.FLOAT:
                 return lit(value + 0.0)
             case Kind.TIME:
-                return self._spark.timestamp_micros(lit((value - _EPOCH) // timedelta(microseconds=1)).cast("long"))
+                return self._spark.timestamp_micros(lit(microseconds(value)).cast("long"))
             case Kind.DATE:
                 return self._spark.date_from_unix_date(lit((value - date(1970, 1, 1)).days))
             case Kind.BYTES:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from functools import partial
 
 from streamwork.components import TimerClock
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.engine.steps.emitted import Outputs
 from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.step import Step
 from streamwork.engine.times import RowTimes
 from streamwork.flow.batch import Batch, join_outputs
 from streamwork.flow.channel import Advances
-from streamwork.flow.times import from_microseconds, microseconds
 
 FIRST_STRETCH = 32
 """Events that a walk processes at a time while any of them may set a timer that ends the stretch; doubled when none has."""
