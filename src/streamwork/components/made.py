@@ -1,0 +1,48 @@
+"""Types that are made while a job is built: the result of a join, the records of windows, tables and joins.
+
+A type is known by its name and fields: making it twice gives the same type. It is pickled as these, and a worker makes it again.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from streamwork.components.values import Event, Record
+
+Fields = tuple[tuple[Any, ...], ...]
+_known: dict[tuple[str, type[msgspec.Struct], Fields], type[Any]] = {}
+_recipes: dict[type[Any], tuple[str, type[msgspec.Struct], Fields]] = {}
+
+
+def make_event(name: str, fields: Mapping[str, Any]) -> type[Event]:
+    """An event type with these fields: name -> annotation."""
+    return _make(name, Event, tuple(fields.items()))
+
+
+def make_record(name: str, fields: Mapping[str, tuple[Any, Any]]) -> type[Record]:
+    """A record type with these fields: name -> (annotation, default). A default is an immutable value."""
+    return _make(name, Record, tuple((field, *rest) for field, rest in fields.items()))
+
+
+def _make(name: str, base: type[Any], fields: Fields) -> type[Any]:
+    recipe = (name, base, fields)
+    if recipe not in _known:
+        made: type[Any] = msgspec.defstruct(name, fields, bases=(base,), module=__name__)
+        made.__qualname__ = f"{name}_{len(_known) + 1}"  # several types may have one name
+        setattr(sys.modules[__name__], made.__qualname__, made)  # cloudpickle copies classes that no module has
+        _known[recipe] = made
+        _recipes[made] = recipe
+    return _known[recipe]
+
+
+def _reduce(kind: type[Any]) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
+    """How pickle stores a type: one that was made by its recipe, any other by its name."""
+    return (_make, _recipes[kind]) if kind in _recipes else kind.__qualname__
+
+
+copyreg.pickle(type(Event), _reduce)  # of all structs: pickle asks by the type of a type
