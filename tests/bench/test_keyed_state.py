@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,10 @@ def test_the_command_prints_one_object_and_tells_how_far_it_is_elsewhere(monkeyp
     printed = CliRunner().invoke(cli, ["bench", "keyed-state", "--quick", "--json"], catch_exceptions=False)
     assert printed.stdout.startswith("{") and str(QUICK.rows) in printed.stdout
     assert printed.stderr == "10,000 keys: epoch 1 of 5\n"
+
+
+def test_the_number_of_keys_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_keyed_state, "run", lambda sizes, note: {"keys": list(sizes.keys)})
+    chosen = ["bench", "keyed-state", "--quick", "--json", "--keys", "10000", "--keys", "3"]
+    assert json.loads(CliRunner().invoke(cli, chosen, catch_exceptions=False).stdout)["keys"] == [10_000, 3]
+    assert CliRunner().invoke(cli, ["bench", "keyed-state", "--keys", "0"]).exit_code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from streamwork.bench.page import page_command
 from streamwork.bench.results import SAVE, save_if_asked
@@ -46,12 +47,13 @@ def bench_recovery_command(as_json: bool) -> None:
 
 @bench_group.command("keyed-state")
 @click.option("--quick", is_flag=True, help="Few events, no peers: to see that it works.")
+@click.option("--keys", type=click.IntRange(min=1), multiple=True, help="Measure with so many keys. May be repeated.")
 @JSON
-def bench_keyed_state_command(quick: bool, as_json: bool) -> None:
+def bench_keyed_state_command(quick: bool, keys: tuple[int, ...], as_json: bool) -> None:
     """A count per key, exactly-once, compared with Spark and Bytewax, at 2, 10 thousand and a million keys."""
     from streamwork.bench import keyed_state as bench
 
-    _measure(bench, quick, as_json)
+    _measure(bench, quick, as_json, **({"keys": keys} if keys else {}))
 
 
 @bench_group.command("semantics")
@@ -78,9 +80,9 @@ def bench_state_size_command(quick: bool, as_json: bool) -> None:
     _measure(bench, quick, as_json)
 
 
-def _measure(bench: Any, quick: bool, as_json: bool) -> None:
+def _measure(bench: Any, quick: bool, as_json: bool, **other_sizes: Any) -> None:
     """Run a benchmark that has two sizes and reports its progress."""
-    sizes = bench.QUICK if quick else bench.FULL
+    sizes = msgspec.structs.replace(bench.QUICK if quick else bench.FULL, **other_sizes)
     _print_numbers(bench.run(sizes=sizes, note=_note), as_json)
 
 
