@@ -11,8 +11,8 @@ import pytest
 from commands import call
 from sample import payments, run_job, summing_job
 from streamwork.components import Position
+from streamwork.components.duration import seconds
 from streamwork.epoch import Phase
-from streamwork.job.duration import seconds
 from streamwork.observe.checkpoints import read_checkpoints
 from streamwork.wording import plural
 from streamwork.world import RealClock

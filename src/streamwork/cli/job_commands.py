@@ -15,9 +15,9 @@ from rich.table import Table
 
 from streamwork.cli.output import JSON, console, print_json, say
 from streamwork.cli.status_text import status_lines
+from streamwork.components.duration import seconds
 from streamwork.epoch.history.values import Seconds
 from streamwork.errors import WrongUse
-from streamwork.job.duration import seconds
 from streamwork.job.jobfile import load_job
 from streamwork.observe.checkpoints import CheckpointList, read_checkpoints
 from streamwork.observe.status import read_status

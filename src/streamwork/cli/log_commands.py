@@ -20,9 +20,9 @@ from rich.table import Table
 from streamwork.cli.output import JSON, cell, console, print_json, say, say_json
 from streamwork.components import Event
 from streamwork.components.columns import check_entered
+from streamwork.components.duration import seconds
 from streamwork.components.field_types import Misfit
 from streamwork.errors import JobFailed, WrongUse
-from streamwork.job.duration import seconds
 from streamwork.job.jobfile import import_file
 from streamwork.log import EventLog, FileLocks, Fsync, Isolation, Located, LogInfo, LogReader, Policy, describe
 from streamwork.wording import plural

@@ -8,11 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from streamwork.components import Event, OffsetSource, OnError, Slice, Start
+from streamwork.components.duration import seconds
 from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
 from streamwork.connectors.checked import checked_slice
 from streamwork.errors import WrongUse
-from streamwork.job.duration import seconds
 
 E = TypeVar("E", bound=Event)
 PARTITION = "0"

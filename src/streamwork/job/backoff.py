@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from streamwork.components.duration import seconds
 from streamwork.errors import WrongUse
-from streamwork.job.duration import seconds
 
 
 class Backoff(msgspec.Struct, frozen=True):

@@ -16,9 +16,9 @@ from streamwork.components import (
     Source,
     StatefulSource,
 )
+from streamwork.components.duration import seconds
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
-from streamwork.job.duration import seconds
 from streamwork.job.graph import Graph, duplicate_id
 from streamwork.job.names import check_name
 from streamwork.job.node import Input, Node, NodeKind

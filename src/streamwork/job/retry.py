@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from streamwork.components.duration import seconds
 from streamwork.components.source import OnError, check_on_error
 from streamwork.errors import WrongUse
-from streamwork.job.duration import seconds
 
 NAME = "retry"
 _USE = 'write "retry", or for example "retry:times=5,within=1min,then=drop"'

@@ -16,10 +16,10 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
+from streamwork.components.duration import seconds
 from streamwork.errors import WrongUse
 from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.job import Retry, Settings
-from streamwork.job.duration import seconds
 from streamwork.job.jobfile import default_root
 from streamwork.job.retry import policy
 from streamwork.job.semantics import Semantics, Tracking

@@ -20,3 +20,8 @@ def seconds(duration: str | float) -> float:
             "SW-JOB-SETTING", f"{duration!r} is not a duration", 'write a number and a unit: "500ms", "1s", "10min"'
         )
     return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def duration_in_microseconds(duration: str | float) -> int:
+    """A duration in whole microseconds, as windows and joins compare event times."""
+    return round(seconds(duration) * 1_000_000)
