@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import sys
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,12 @@ def make_event(name: str, fields: Mapping[str, Any]) -> type[Event]:
 def make_record(name: str, fields: Mapping[str, tuple[Any, Any]]) -> type[Record]:
     """A record type with these fields: name -> (annotation, default). A default is an immutable value."""
     return _make(name, Record, tuple((field, *rest) for field, rest in fields.items()))
+
+
+def annotations_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Name -> annotation of each field, to make another type of them."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name: hints[name] for name in kind.__struct_fields__}
 
 
 def _make(name: str, base: type[Any], fields: Fields) -> type[Any]:
