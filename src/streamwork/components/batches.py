@@ -9,7 +9,7 @@ A test (``tests/components/test_batches.py``) refuses `combine_chunks`, `concat_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,8 @@ from streamwork.components.field_types import Oversized
 
 MOST_BYTES = 1 << 27
 """The most bytes of a batch. A list item takes at least one bit, so its lists have at most 2**30 items. Tests lower it."""
+
+MOST_ARRAY_BYTES = 1 << 31
 
 R = TypeVar("R")
 
@@ -64,6 +66,20 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int | None = None) -> Iterat
     """The same rows in few batches: as `gathered`, each run as one batch."""
     for run in gathered(batches, rows):
         yield run[0] if len(run) == 1 else pa.concat_batches(run)
+
+
+def few_arrays(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    """The same values as one array if that is within the limit."""
+    return [pa.concat_arrays(arrays)] if sum(array.nbytes for array in arrays) <= MOST_BYTES else list(arrays)
+
+
+def one_array(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    """The same values as one array. Raises Oversized."""
+    if len(arrays) == 1:
+        return arrays[0]
+    if sum(array.nbytes for array in arrays) >= MOST_ARRAY_BYTES:
+        raise Oversized(arrays, "less than 2 GiB of text or bytes")
+    return pa.concat_arrays(arrays) if arrays else pa.nulls(0, kind)
 
 
 def compacted(table: pa.Table) -> pa.Table:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamwork.components import crc32
 from streamwork.components.field_types import TimeType, in_utc
@@ -156,6 +157,26 @@ def _canonical_column(column: pa.Array) -> pa.Array:
     elif pa.types.is_binary(kind) or pa.types.is_string(kind):
         return column
     return column.cast(pa.string())
+
+
+def canonical_order(
+    numbers: np.ndarray[Any, Any], key: Sequence[pa.Array], further: Sequence[pa.Array] = ()
+) -> np.ndarray[Any, Any]:
+    """The order of rows by a number, then by the canonical bytes of the key, then by the values of further columns."""
+    columns = [pa.array(numbers)]
+    for column in key:
+        if pa.types.is_decimal(column.type):
+            text = pa.array([None if v is None else canonical(v) for v in column.to_pylist()], pa.binary())
+        else:
+            text = _canonical_column(column).cast(pa.binary())
+        if len(key) > 1:
+            sizes = np.where(
+                text.is_null().to_numpy(zero_copy_only=False), 0xFFFFFFFF, crc32.lengths(text).astype(np.int64)
+            )
+            columns.append(pa.array(sizes))
+        columns.append(text.fill_null(b"" if len(key) > 1 else b"\0"))
+    table = pa.table([*columns, *further], names=list(map(str, range(len(columns) + len(further)))))
+    return np.asarray(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]))
 
 
 def _sized(part: bytes) -> bytes:

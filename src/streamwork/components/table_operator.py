@@ -56,7 +56,8 @@ class StateTable(Protocol):
 
     def matches(self, keys: pa.RecordBatch) -> tuple[Array, Array]:
         """For key columns without the sub-key: (row of `keys`, place) of all rows of state with that key, ordered by row, then by
-        the order of their addition. A null matches nothing.
+        the order of their addition. A null matches nothing. After a restore, the order is that of the last change: results
+        that depend on an order need a sort by values.
         """
 
     def places(self) -> Array:
@@ -78,10 +79,12 @@ class StateTable(Protocol):
         """Remove rows. Their places may be used again."""
 
     def due(self, name: str, until: int) -> Array:
-        """The places of rows whose column of times is at or before `until`, ordered by that time, then by the key's bytes."""
+        """The places of rows whose column of times is at or before `until`, ordered by that time, then by the key's bytes, then by
+        the values of the sub-key. NaT is never due.
+        """
 
     def earliest(self, name: str) -> int | None:
-        """The smallest value of a column of times; None if there are no rows."""
+        """The smallest value of a column of times; None if there is none."""
 
 
 class TableCollector(EventCollector):

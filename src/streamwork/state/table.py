@@ -1,0 +1,283 @@
+"""`Table`: the state of a `TableOperator` in memory: a row per key and sub-key, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components.defaults import defaults_of
+from streamwork.components.field_types import FieldType
+from streamwork.components.keys import canonical_order
+from streamwork.components.schema import fields_of
+from streamwork.components.values import Record
+from streamwork.state.hashing import hash_columns
+from streamwork.state.key_places import Hash, KeyPlaces
+from streamwork.state.postings import Postings
+from streamwork.state.table_columns import Column, NumberColumn, column_of, longer
+
+Array = np.ndarray[Any, Any]
+NAT = -(1 << 63)
+NEVER_DUE = (1 << 63) - 1
+
+
+class Table:
+    """Implements `components.table_operator.StateTable`. Rows that changed, and keys that were removed, since the last checkpoint
+    are known: `changed` and `removed`.
+    """
+
+    def __init__(
+        self,
+        key: Mapping[str, FieldType],
+        sub_key: type[Record] | None,
+        record: type[Record],
+        hashed: Hash = hash_columns,
+    ) -> None:
+        """`key`: the fields of the key by name. `hashed` makes the hashes of keys."""
+        self.record = record
+        self._key = dict(key)
+        self._sub_key = fields_of(sub_key) if sub_key is not None else {}
+        self._hashed = hashed
+        self._rows = KeyPlaces({**self._key, **self._sub_key}, hashed)
+        defaults = defaults_of(record)
+        self._columns: dict[str, Column] = {
+            name: column_of(field, defaults[name]) for name, field in fields_of(record).items()
+        }
+        self._changed = np.empty(0, bool)
+        self._is_stored = np.empty(0, bool)  # by place: the last checkpoint has this row
+        self._added = np.empty(0, np.int64)  # by place: in which order rows were added
+        self._additions = 0
+        self._removed: list[pa.RecordBatch] = []
+        self._watches: dict[str, Watch] = {}  # by time column
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    # ---- rows -----------------------------------------------------------------------------------------------------
+
+    def find(self, keys: pa.RecordBatch) -> Array:
+        return self._rows.find(keys)
+
+    def place(self, keys: pa.RecordBatch) -> Array:
+        places, new = self._rows.place(keys)
+        if len(new):
+            self._make_room()
+            for column in self._columns.values():
+                column.reset(new)
+            self._changed[new] = True
+            self._is_stored[new] = False
+            self._added[new] = np.arange(self._additions, self._additions + len(new))
+            self._additions += len(new)
+            if "_by_key" in self.__dict__:
+                self._by_key.add(self.keys(new), new)
+            for watch in self._watches.values():
+                watch.added(new)
+        return places
+
+    def matches(self, keys: pa.RecordBatch) -> tuple[Array, Array]:
+        columns = [keys.column(name) for name in self._key]
+        asked = np.arange(keys.num_rows)
+        for column in columns:
+            if column.null_count:
+                asked = asked[column.is_valid().to_numpy(zero_copy_only=False)[asked]]
+        if len(asked) < keys.num_rows:
+            keys = keys.take(pa.array(asked))
+        if self._sub_key:
+            rows, places = self._by_key.matches(keys)
+        else:
+            places = self.find(keys)
+            rows = np.flatnonzero(places >= 0)
+            places = places[rows]
+        return asked[rows], places
+
+    def places(self) -> Array:
+        return self._rows.places()
+
+    def forget(self, places: Array) -> None:
+        """Remove rows; a place may come several times."""
+        places = np.unique(places)
+        if not len(places):
+            return
+        stored = places[self._is_stored[places]]
+        if len(stored):
+            self._removed.append(self._rows.keys(stored))
+        if "_by_key" in self.__dict__:
+            self._by_key.remove(places)
+        self._rows.remove(places)
+        self._changed[places] = False
+        for watch in self._watches.values():
+            watch.removed()
+
+    # ---- values ---------------------------------------------------------------------------------------------------
+
+    def numbers(self, name: str, places: Array) -> Array:
+        column = self._column(name)
+        if not isinstance(column, NumberColumn):
+            raise TypeError(f"{name!r} is no plain column ({column.field.name}): use values")
+        return column.numbers(places)
+
+    def values(self, name: str, places: Array) -> pa.Array:
+        return self._column(name).take(places)
+
+    def keys(self, places: Array) -> pa.RecordBatch:
+        return self._rows.keys(places)
+
+    def put(self, name: str, places: Array, values: Array | pa.Array) -> None:
+        column = self._columns[name]
+        given: Any = column.given(values)
+        if len(given) != len(places):
+            raise ValueError(f"{name!r}: {len(given)} values for {len(places)} places")
+        column.put(places, given)
+        column.tidy(len(self), self.places)
+        self._changed[places] = True
+        if name in self._watches:
+            self._watches[name].put(given.view(np.int64))
+
+    # ---- times ----------------------------------------------------------------------------------------------------
+
+    def due(self, name: str, until: int) -> Array:
+        watch = self._watched(name)
+        if watch.bound() > until:
+            return np.empty(0, np.int64)
+        times = self._times(name)
+        due = np.flatnonzero((times <= until) & self._rows.alive[: len(times)])
+        due = np.asarray(due[times[due] != NAT])
+        if not len(due):
+            watch.earliest()
+            return np.empty(0, np.int64)
+        keys = self.keys(due)
+        by_bytes, by_value = [keys.column(one) for one in self._key], [keys.column(one) for one in self._sub_key]
+        return np.asarray(due[canonical_order(times[due], by_bytes, by_value)])
+
+    def earliest(self, name: str) -> int | None:
+        found = self._watched(name).earliest()
+        return None if found == NEVER_DUE else found
+
+    def _watched(self, name: str) -> Watch:
+        if name not in self._watches:
+            self._watches[name] = Watch(lambda: self._times(name), lambda: self._rows.alive)
+        return self._watches[name]
+
+    def _times(self, name: str) -> Array:
+        column = self._columns[name]
+        if not isinstance(column, NumberColumn) or column.all_numbers.dtype.kind not in "Mi":
+            raise TypeError(f"{name!r} is no column of times, but {column.field.name}")
+        return np.asarray(column.all_numbers.view(np.int64))
+
+    # ---- checkpoints ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self._removed) or bool(self._changed[self.places()].any())
+
+    def changed(self) -> Array:
+        """The places of rows that changed since the last checkpoint, in the order of their addition."""
+        places = self.places()
+        return self._in_order(places[self._changed[places]])
+
+    def removed(self) -> list[pa.RecordBatch]:
+        """The keys that the last checkpoint has, and the table has not."""
+        return [keys.filter(pa.array(self.find(keys) < 0)) for keys in self._removed]
+
+    def end_checkpoint(self) -> None:
+        """All rows are stored now."""
+        self._changed[:] = False
+        self._is_stored[:] = True
+        self._removed = []
+
+    def bytes_each(self) -> int:
+        """About how much memory a row takes."""
+        columns = (*self._rows.columns.values(), *self._columns.values())
+        return 40 + sum(column.bytes_each(len(self)) for column in columns)
+
+    def _column(self, name: str) -> Column:
+        found = self._columns.get(name) or self._rows.columns.get(name)
+        if found is None:
+            raise KeyError(f"the state has no column {name!r}, but {', '.join((*self._rows.columns, *self._columns))}")
+        return found
+
+    def _make_room(self) -> None:
+        size = self._rows.room
+        if len(self._changed) < size:
+            for column in self._columns.values():
+                column.make_room(size)
+            self._changed, self._is_stored = longer(self._changed, size), longer(self._is_stored, size)
+            self._added = longer(self._added, size)
+
+    @cached_property
+    def _by_key(self) -> RowsByKey:
+        """Made when `matches` is first called: most operators never call it."""
+        found, places = RowsByKey(KeyPlaces(self._key, self._hashed)), self._in_order(self.places())
+        found.add(self.keys(places), places)
+        return found
+
+    def _in_order(self, places: Array) -> Array:
+        """In the order of their addition."""
+        return np.asarray(places[np.argsort(self._added[places], kind="stable")])
+
+
+class RowsByKey:
+    """The rows of each key, whatever their sub-keys."""
+
+    def __init__(self, owners: KeyPlaces) -> None:
+        self._owners = owners
+        self._postings = Postings()
+
+    def matches(self, keys: pa.RecordBatch) -> tuple[Array, Array]:
+        owners = self._owners.find(keys)
+        known = np.flatnonzero(owners >= 0)
+        index, places = self._postings.of(owners[known])
+        return known[index], places
+
+    def add(self, keys: pa.RecordBatch, places: Array) -> None:
+        owners, _ = self._owners.place(keys)
+        self._postings.add(owners, places)
+
+    def remove(self, places: Array) -> None:
+        empty = self._postings.remove(places)
+        if len(empty):
+            self._owners.remove(empty)
+
+
+class Watch:
+    """The earliest time of a column, or a lower bound of it that costs no scan."""
+
+    def __init__(self, times: Callable[[], Array], alive: Callable[[], Array]) -> None:
+        self._times = times
+        self._alive = alive
+        self._bound = NAT  # no row has an earlier time, but perhaps those at `_unseen` places
+        self._is_exact = False
+        self._unseen: list[Array] = []
+
+    def added(self, places: Array) -> None:
+        """Rows were added; they may get their times later."""
+        self._unseen.append(places)
+        self._is_exact = False
+
+    def put(self, times: Array) -> None:
+        """Rows have got other times."""
+        self._bound = min(self._bound, _first(times))
+        self._is_exact = False
+
+    def removed(self) -> None:
+        """Rows were removed."""
+        self._is_exact = False
+
+    def bound(self) -> int:
+        if self._unseen:
+            unseen, self._unseen = np.concatenate(self._unseen), []
+            self._bound = min(self._bound, _first(self._times()[unseen[self._alive()[unseen]]]))
+        return self._bound
+
+    def earliest(self) -> int:
+        if not self._is_exact:
+            times, self._unseen = self._times(), []
+            self._bound, self._is_exact = _first(times[self._alive()[: len(times)]]), True
+        return self._bound
+
+
+def _first(times: Array) -> int:
+    return int(times.min(initial=NEVER_DUE, where=times != NAT))

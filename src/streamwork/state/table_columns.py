@@ -1,0 +1,189 @@
+"""The columns of a table in memory: one value per place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamwork.components import batches
+from streamwork.components.field_types import FieldType, Oversized
+from streamwork.components.keyed_columns import column_type, to_arrow
+
+Array = np.ndarray[Any, Any]
+SMALL = 1_024
+"""Values that are not worth a chunk of their own, or a compaction."""
+
+
+class NumberColumn:
+    """Int, float, bool or datetime, none of them null but datetimes: a numpy array."""
+
+    def __init__(self, field: FieldType, dtype: np.dtype[Any], default: pa.Array | None) -> None:
+        self.field = field
+        self._values = np.empty(0, dtype)
+        self._default = np.zeros(1, dtype)[0] if default is None else self.given(default)[0]
+
+    def given(self, values: Any) -> Array:
+        """Values from outside, as this column compares and stores them."""
+        if not isinstance(values, np.ndarray):
+            if values.null_count and not self.field.nullable:
+                raise ValueError(f"{self.field.name} cannot be null")
+            values = values.to_numpy(zero_copy_only=False)
+        return np.asarray(values.astype(self._values.dtype, copy=False))
+
+    def same(self, places: Array, given: Array, rows: Array) -> Array:
+        """For each pair, True if the value at the place is that of the row of `given`."""
+        return np.asarray(_comparable(self._values)[places] == _comparable(given)[rows])
+
+    def twins(self, given: Array, rows: Array, others: Array) -> Array:
+        comparable = _comparable(given)
+        return np.asarray(comparable[rows] == comparable[others])
+
+    def take(self, places: Array) -> pa.Array:
+        return to_arrow(self.field, self._values[places])
+
+    def numbers(self, places: Array) -> Array:
+        return self._values[places]
+
+    @property
+    def all_numbers(self) -> Array:
+        """By place; of places that hold no row, any value."""
+        return self._values
+
+    def put(self, places: Array, given: Array) -> None:
+        self._values[places] = given
+
+    def reset(self, places: Array) -> None:
+        """Store the default."""
+        self._values[places] = self._default
+
+    def make_room(self, size: int) -> None:
+        self._values = longer(self._values, size)
+
+    def tidy(self, alive: int, places: Any) -> None:
+        """Nothing to do: a value has one place."""
+
+    def bytes_each(self, alive: int) -> int:
+        return int(self._values.itemsize)
+
+
+class ArrowColumn:
+    """All other types, and nulls: values are appended to Arrow arrays, and a place has the number of its value.
+
+    A value that was replaced is garbage until `tidy` compacts.
+    """
+
+    def __init__(self, field: FieldType, default: pa.Array | None) -> None:
+        self.field = field
+        self._default = pa.nulls(1, field.arrow) if default is None else default
+        self._chunks = [self._default]  # value 0 is the default
+        self._count = 1
+        self._numbers = np.empty(0, np.int64)  # by place: the number of its value
+        self._values: pa.ChunkedArray | None = None
+
+    def given(self, values: Any) -> pa.Array:
+        """Values from outside, as this column compares and stores them."""
+        if isinstance(values, np.ndarray):
+            values = pa.array(values, self.field.arrow, from_pandas=False)
+        if isinstance(values, pa.ChunkedArray):
+            values = batches.one_array(values.chunks, values.type)
+        if values.type != self.field.arrow:
+            values = values.cast(self.field.arrow)
+        if values.null_count and not self.field.nullable:
+            raise ValueError(f"{self.field.name} cannot be null")
+        return values
+
+    def same(self, places: Array, given: pa.Array, rows: Array) -> Array:
+        """For each pair, True if the value at the place is that of the row of `given`."""
+        return _equal(self.take(places), _rows(given, rows))
+
+    def twins(self, given: pa.Array, rows: Array, others: Array) -> Array:
+        return _equal(_rows(given, rows), _rows(given, others))
+
+    def take(self, places: Array) -> pa.Array:
+        """Raises Oversized."""
+        if self._values is None:
+            self._values = pa.chunked_array(self._chunks, self.field.arrow)
+        numbers = pa.array(self._numbers[places])
+        try:
+            found = self._chunks[0].take(numbers) if len(self._chunks) == 1 else self._values.take(numbers)
+        except (pa.ArrowInvalid, pa.ArrowCapacityError):  # more than an array can hold
+            raise Oversized(places, "less than 2 GiB of text or bytes") from None
+        return batches.one_array(found.chunks, found.type) if isinstance(found, pa.ChunkedArray) else found
+
+    def put(self, places: Array, given: pa.Array) -> None:
+        self._numbers[places] = np.arange(self._count, self._count + len(given))
+        self._append(given)
+
+    def reset(self, places: Array) -> None:
+        """Store the default."""
+        self._numbers[places] = 0
+
+    def make_room(self, size: int) -> None:
+        self._numbers = longer(self._numbers, size)
+
+    def tidy(self, alive: int, places: Any) -> None:
+        """Compact if more than half is garbage. `alive` is how many rows there are, `places()` are their places."""
+        if self._count <= 2 * alive + SMALL:
+            return
+        kept = places()
+        kept = kept[self._numbers[kept] > 0]
+        old = [self.take(some) for some in np.array_split(kept, len(self._chunks))]
+        self._chunks, self._count = [self._default], 1
+        self._numbers[kept] = np.arange(1, 1 + len(kept))
+        for values in old:
+            self._append(values)
+
+    def bytes_each(self, alive: int) -> int:
+        return 8 + int(sum(chunk.nbytes for chunk in self._chunks)) // max(alive, 1)
+
+    def _append(self, values: pa.Array) -> None:
+        """Add a chunk. Neighbours of similar sizes become one, so there are few."""
+        if not len(values):
+            return
+        self._chunks.append(values)
+        self._count += len(values)
+        self._values = None
+        chunks = self._chunks
+        while len(chunks) > 1 and len(chunks[-2]) <= max(2 * len(chunks[-1]), SMALL):
+            joined = batches.few_arrays(chunks[-2:])
+            if len(joined) > 1:
+                break
+            chunks[-2:] = joined
+
+
+Column = NumberColumn | ArrowColumn
+
+
+def column_of(field: FieldType, default: pa.Array | None = None) -> Column:
+    """Without a default, that of a number is 0, and else null."""
+    dtype = column_type(field)
+    return ArrowColumn(field, default) if dtype in (None, object) else NumberColumn(field, dtype, default)
+
+
+def longer(values: Array, size: int) -> Array:
+    """The same values in an array of this size; what follows them is undefined."""
+    found = np.empty(size, values.dtype)
+    found[: len(values)] = values
+    return found
+
+
+def _comparable(values: Array) -> Array:
+    """NaT is equal to NaT."""
+    return values.view(np.int64) if values.dtype.kind == "M" else values
+
+
+def _rows(values: pa.Array, rows: Array) -> pa.Array:
+    whole = len(rows) == len(values) and bool((rows == np.arange(len(rows))).all())
+    return values if whole else values.take(pa.array(rows))
+
+
+def _equal(some: pa.Array, others: pa.Array) -> Array:
+    """Null is equal to null."""
+    equal = pc.equal(some, others)
+    if not equal.null_count:
+        return np.asarray(equal.to_numpy(zero_copy_only=False))
+    both = pc.and_(some.is_null(), others.is_null())
+    return np.asarray(pc.or_(equal.fill_null(False), both).to_numpy(zero_copy_only=False))
