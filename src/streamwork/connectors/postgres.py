@@ -142,9 +142,8 @@ class PostgresSink(SqlSink[E], Generic[E]):
                     **{f"o{number}": name for number, name in enumerate(others)},
                 )
                 self._execute(db, f"DROP TABLE {_STAGING}")
-            self._execute(
-                db, "SET CONSTRAINTS ALL IMMEDIATE"
-            )  # so that deferred constraints fail here and not in COMMIT
+            # Deferred constraints fail here and not in COMMIT.
+            self._execute(db, "SET CONSTRAINTS ALL IMMEDIATE")
 
     def _stage(self, db: psycopg.Connection[Any], staged: Iterator[pa.RecordBatch]) -> None:
         names = {f"c{number}": name for number, name in enumerate(self._schema.names)}

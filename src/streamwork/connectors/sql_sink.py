@@ -132,9 +132,8 @@ class SqlSink(Sink[E], Generic[E]):
         with self._transaction() as db:  # a refusal rolls back the creation of tables
             self._alone(db)
             for name, statement in (("streamwork_ledger", _LEDGER), ("streamwork_owners", _OWNERS)):
-                if not self._exists(
-                    db, name
-                ):  # not IF NOT EXISTS, which needs the right to create even if the table exists
+                # Not IF NOT EXISTS, which needs the right to create even if the table exists.
+                if not self._exists(db, name):
                     self._execute(db, statement)
             if not self._exists(db, self.table):
                 self._create(db, self.table, ["PRIMARY KEY ({key})"] if self._key else [], key=self._key)
@@ -347,9 +346,8 @@ class SqlSink(Sink[E], Generic[E]):
                         "earlier run of the job with another root created it",
                     )
             found = self._columns_of(db, self._preview) if self._exists(db, self._preview) else []
-            if found and not {*names, DELETED} <= set(
-                found
-            ):  # of an older schema of the event; previews need not be kept
+            # A table of an older schema of the event is replaced; previews need not be kept.
+            if found and not {*names, DELETED} <= set(found):
                 self._execute(db, "DROP VIEW IF EXISTS {dirty}", dirty=self._dirty)
                 self._execute(db, "DROP TABLE {preview}", preview=self._preview)
                 found = []

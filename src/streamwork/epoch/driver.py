@@ -196,7 +196,7 @@ class Driver:
                     self._parts.progress.report_if_new()
                     return None
                 try:
-                    return self._run(next(iter(self._in_flight)), last)
+                    return self._run(self._in_flight.oldest, last)
                 except Abandoned:
                     self._in_flight.abandon()
                 self.attend()

@@ -2,7 +2,7 @@
 
     1  check    `Planner.plan` asks every source that was read before whether it is still that input (`OffsetSource.recognises`);
                 one that is not is refused with SW-SOURCE-CHANGED, and nothing is planned
-    2  take     what each partition can be recognised by (`OffsetSource.mark`, `extended`) is taken in memory, as far as the plan
+    2  note     what each partition can be recognised by (`OffsetSource.mark`, `extended`) is noted in memory, as far as the plan
                 reads. Under at-most-once it becomes durable in `sources.json` at once, since a plan is a position there
     3  plan     the plan is written, and the epoch is computed. Where instances write at once, each asks once more when it has
                 its input open, before it processes any of it (`engine.instance`)

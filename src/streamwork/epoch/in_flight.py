@@ -51,6 +51,11 @@ class InFlight:
         """The oldest first."""
         return iter(self._epochs)
 
+    @property
+    def oldest(self) -> Epoch:
+        """The epoch that is prepared next. There must be one."""
+        return self._epochs[0]
+
     def build_on(self, tip: Manifest, chains: FileChains) -> None:
         self.tip, self.chains = tip, chains
 
@@ -68,9 +73,8 @@ class InFlight:
             if plan is None:
                 return
             timings.lap(Phase.PLAN)
-            if (
-                not self._layout.graph.promise.exactly_once
-            ):  # a driver that took the job before this plan does not know of it
+            # A driver that took the job before this plan does not know of it.
+            if not self._layout.graph.promise.exactly_once:
                 self._fences.check(plan.fence)
             self._tell(Phase.PLAN, plan.epoch)
             epoch = Epoch(plan, timings)

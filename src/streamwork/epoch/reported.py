@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from streamwork.components import Position
 from streamwork.engine import Report
 from streamwork.epoch.manifest import Plan
 from streamwork.job import Graph
-from streamwork.state import is_snapshot
+from streamwork.state import FileChains, is_snapshot
 from streamwork.world import FileRef
 
 
@@ -28,7 +28,7 @@ def end_of(plan: Plan, reports: Sequence[Report]) -> Position:
     return plan.start.moved(plan.end).moved(ends)
 
 
-def moved(graph: Graph, chains: Mapping[str, Mapping[str, tuple[FileRef, ...]]], reports: Sequence[Report]) -> bool:
+def moved(graph: Graph, chains: FileChains, reports: Sequence[Report]) -> bool:
     """True if the state of a source differs from the one that `chains` names. State is written only when it has changed."""
     sources = {node.id for node in graph.sources}
     mine = [report for report in reports if report.component in sources]

@@ -31,9 +31,8 @@ class Started(msgspec.Struct, frozen=True):
     resumed_at: int
     rolled_forward: int | None
     story: tuple[str, ...] = ()
-    skipped: dict[
-        str, tuple[int, int]
-    ] = {}  # source/partition -> the offsets, from and to, that `start="latest"` skips
+    # source/partition -> the offsets, from and to, that `start="latest"` skips
+    skipped: dict[str, tuple[int, int]] = {}
 
 
 class Start:

@@ -12,10 +12,10 @@ class Needs(NamedTuple):
 
     roots: bool = False  # under acknowledging
     origins: bool = False  # something behind is spread by `shuffle()`
-    watermarks: bool = (
-        False  # a component in the chain or behind it compares event time with that of its source partition
-    )
-    order: bool = False  # the order in which events leave the chain matters, between each other and to timers behind it
+    # a component in the chain or behind it compares event time with that of its source partition
+    watermarks: bool = False
+    # the order in which events leave the chain matters, between each other and to timers behind it
+    order: bool = False
 
     @classmethod
     def of(cls, layout: Layout, chain: int) -> Needs:

@@ -186,9 +186,8 @@ class LogReader(Generic[E]):
         for partition in [*self.views.partitions, self.views.decisions.partition]:
             partition.refresh()
             if partition.bases:
-                with contextlib.suppress(
-                    FileNotFoundError
-                ):  # removed by retention since; it was synced when it was finished
+                # Retention may have removed it since; it was synced when it was finished.
+                with contextlib.suppress(FileNotFoundError):
                     self._disk.sync(partition.active.path)
 
     def close(self) -> None:

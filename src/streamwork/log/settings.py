@@ -35,9 +35,8 @@ class Settings(msgspec.Struct, frozen=True):
     fields: dict[str, str]
     arrow: str
     crc32: str = ""  # of this object's JSON with crc32 empty
-    id: str = (
-        ""  # random: distinguishes a log from one created later in the same place; empty in logs of an older version
-    )
+    # random: distinguishes a log from one created later in the same place; empty in logs of an older version
+    id: str = ""
 
     @classmethod
     def of(

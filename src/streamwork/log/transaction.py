@@ -59,9 +59,8 @@ class Transaction:
         self._must_be_open()
         Transactions.check_fence(self._sink, self.ledger, row.fence)
         self._sync()  # 3
-        self.stage = (
-            Stage.UNKNOWN
-        )  # an interrupt from here on leaves the outcome unknown: the transaction must not be aborted
+        # An interrupt from here on leaves the outcome unknown: the transaction must not be aborted.
+        self.stage = Stage.UNKNOWN
         try:
             self._decide.commit(self.name, self._uid, self._sink, row, self.ranges)  # 4
         except StreamworkError as error:

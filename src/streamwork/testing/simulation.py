@@ -51,9 +51,8 @@ class Result:
     checkpoints: list[int]  # the completed ones
     processed: dict[str, int]  # component -> times it processed an event, in completed checkpoints
     delivered: dict[str, int]  # component -> times it delivered an event, in completed checkpoints
-    counts: dict[str, dict[str, int]] = field(
-        default_factory=dict
-    )  # component -> all counters, in completed checkpoints
+    # component -> all counters, in completed checkpoints
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
     letters: list[Letter] = field(default_factory=list)  # the dead letters
     lives: int = 1
     seconds: float = 0.0  # virtual time that the run took

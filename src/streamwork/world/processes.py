@@ -66,9 +66,8 @@ def _host() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{name}/{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
-    except (
-        OSError
-    ):  # not Linux. Without a hardware address the number is random: then no process is ever taken for dead
+    except OSError:
+        # Not Linux. Without a hardware address the number is random: then no process is ever taken for dead.
         return f"{name}/{uuid.getnode():012x}"
 
 
@@ -77,9 +76,8 @@ def _started(pid: int) -> float | None:
     stat = Path(f"/proc/{pid}/stat")
     try:
         if stat.exists():
-            fields = (
-                stat.read_bytes().rpartition(b")")[2].split()
-            )  # the process name comes first, and may contain any character
+            # The process name comes first, and may contain any character.
+            fields = stat.read_bytes().rpartition(b")")[2].split()
             return int(fields[19]) / os.sysconf("SC_CLK_TCK")
         return psutil.Process(pid).create_time()
     except (OSError, psutil.Error, IndexError, ValueError):

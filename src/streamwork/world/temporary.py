@@ -70,9 +70,8 @@ def _remove_if_abandoned(path: Path) -> None:
         return
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor, without=False):  # b
-            with contextlib.suppress(
-                OSError
-            ):  # removed meanwhile, or in a read-only folder: clean-up never fails a job
+            # It may be gone meanwhile, or be in a read-only folder: clean-up never fails a job.
+            with contextlib.suppress(OSError):
                 path.unlink()  # c
     finally:
         os.close(descriptor)

@@ -40,9 +40,8 @@ class Step(ABC):
         self.tries = Tries(node, instance) if node.retry is not None else None
         self.reset()
         self.keeps_lineage = False  # True if the steps behind need the lineage of what it emits
-        self.moment_of_rise = (
-            0  # where the watermark rises for it, counted from the moment of an advance (`engine.routes`)
-        )
+        # where the watermark rises for it, counted from the moment of an advance (`engine.routes`)
+        self.moment_of_rise = 0
         self._output = Output(node)
         # Where the job goes on after an error, an event is applied wholly or not at all. Then what it has emitted and kept is
         # checked at once; else that is checked when columns are built, and the job stops.
@@ -89,9 +88,8 @@ class Step(ABC):
 
     def reset(self) -> None:
         self.processed = self.delivered = self.dropped = self.replayed = self.retried = 0
-        self.rest: Callable[[], Outputs] | None = (
-            None  # the rest of a batch, to be processed when the pause of `tries` is over
-        )
+        # the rest of a batch, to be processed when the pause of `tries` is over
+        self.rest: Callable[[], Outputs] | None = None
         self.held_at = 0  # the place of the event that is to be retried, in the batch that was processed last
         self.letters: list[tuple[Any, str]] = []  # events to be kept as dead letters, and why
 

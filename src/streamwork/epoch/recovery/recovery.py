@@ -8,7 +8,7 @@
     4  register  write it into every sink: no older driver can commit from here on
     5  read      sync the folder, read manifests and ledgers, choose. A driver that finds a fence above its own stops
     6  commit    offer staged outputs to sinks that are behind; rebase those that have the rows from a manifest that is lost
-    7  complete  a prepared manifest that was chosen; then check the fence, and settle what sinks refused (`epoch.effects`)
+    7  complete  a prepared manifest that was chosen; then check the fence, and publish what sinks refused (`epoch.effects`)
     8  ready     record where this fence starts: manifests of lower fences beyond it count for nothing
     9  prune     set aside what cannot be used, remove files that no manifest names, and temporary files whose writer is dead
 
@@ -89,9 +89,8 @@ class Recovery:
         self._effects = Effects(graph, store)
         self._files = StateFiles(store.disk, store.folder)
         self._verifier = Verifier(store, self._dropped)
-        self._outdated: dict[
-            str, Position
-        ] = {}  # sinks whose rows are older than the change to committing, and where they are
+        # sinks whose rows are older than the change to committing, and where they are
+        self._outdated: dict[str, Position] = {}
 
     def check_job(self, identity: Identity) -> None:
         """1. Refuse a job that cannot go on from what is stored."""
