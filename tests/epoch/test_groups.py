@@ -11,10 +11,12 @@ from sample import Payment, Summing, payments
 from streamwork import Job, ListSource, SqliteSink
 from streamwork.epoch import Driver, Store
 from streamwork.hosts.local import LocalHost
+from streamwork.state import FileChain, StateFiles, compaction
+from streamwork.state.rows import RowFormat
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.memory import MemorySink, Table
 from streamwork.testing.processes import SimulatedProcesses
-from streamwork.world import RealDisk
+from streamwork.world import FileRef, RealDisk
 
 
 def life(root: Path, table: Table, events: list[Payment], groups: int, processes: SimulatedProcesses) -> None:
@@ -47,3 +49,18 @@ def test_keys_stay_where_their_state_is(tmp_path: Path, first: int, then: int) -
     for row in table.rows:
         numbers.setdefault(row.card, []).append(row.number)
     assert all(mine == list(range(1, len(mine) + 1)) for mine in numbers.values()), numbers
+
+
+def test_snapshots_are_written_in_the_groups_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, processes, used = Table(), SimulatedProcesses(), set[int]()
+    life(tmp_path, table, payments(30), 8, processes)
+    compact = compaction.compact
+
+    def noting(files: StateFiles, chain: FileChain, rows: RowFormat, stem: str) -> FileRef:
+        used.add(rows._groups)
+        return compact(files, chain, rows, stem)
+
+    monkeypatch.setattr(compaction, "compact", noting)
+    monkeypatch.setattr(compaction, "LONGEST_CHAIN", 1)
+    life(tmp_path, table, payments(90), 256, processes)
+    assert used == {8}

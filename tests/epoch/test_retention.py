@@ -16,7 +16,9 @@ from streamwork import Job, ListSource
 from streamwork.components import Key, Position
 from streamwork.epoch import Manifest
 from streamwork.epoch.compactor import Compactor, Snapshots
+from streamwork.epoch.footing import Footing
 from streamwork.epoch.retention import kept
+from streamwork.epoch.store import Identity
 from streamwork.state import FileChain, KeyedState, StateFiles, compaction, essential, is_snapshot, ways
 from streamwork.state.rows import RowFormat
 from streamwork.testing import SimulatedDisk
@@ -54,7 +56,10 @@ class Folder:
         self._waiting: list[tuple[int, Future[Snapshots], Callable[[], Snapshots]]] = []
         job = Job("kept", parallelism=3)
         job.source(ListSource([], Payment), id="in").apply(Summing(), key="card", id="sums")
-        self._compactor = Compactor(job.graph(), self._files, 256, self._later, lambda: "1-b", lambda paths: None)
+        self._compactor = Compactor(job.graph(), self._files, self._later, lambda: "1-b", lambda paths: None)
+        self._compactor.resume(
+            Footing(Identity("kept", "u", 256, 0.0), True, 1, self.line[0], False, {}, (), Position(), None)
+        )
 
     def _later(self, work: Callable[[], Snapshots]) -> Future[Snapshots]:
         self._waiting.append((self._delay, Future(), work))

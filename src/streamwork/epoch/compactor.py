@@ -23,10 +23,12 @@ from streamwork.epoch.participant import Participant
 from streamwork.errors import Refused
 from streamwork.job import Graph
 from streamwork.state import FileChains, StateFiles, compaction
+from streamwork.state.rows import RowFormat
 from streamwork.world import FileRef
 
 if TYPE_CHECKING:
     from streamwork.epoch.draft import ManifestDraft
+    from streamwork.epoch.footing import Footing
 
 Snapshots = dict[tuple[str, str], FileRef]
 Background = Callable[[Callable[[], Snapshots]], "Future[Snapshots]"]
@@ -44,14 +46,13 @@ class Compactor(Participant):
         self,
         graph: Graph,
         files: StateFiles,
-        groups: int,
         background: Background,
         new_stem: Callable[[], str],
         discard: Callable[[Collection[str]], None],
     ) -> None:
         """`new_stem` gives names that were never used before: fence and attempt. `discard` removes files, by path."""
-        keyed = [node for node in graph.stateful if node.key is not None]
-        self._rows = {node.id: row_format(graph, node, groups) for node in keyed}
+        self._graph = graph
+        self._rows: dict[str, RowFormat] = {}
         self._files = files
         self._discard = discard
         self._background = background
@@ -60,6 +61,11 @@ class Compactor(Participant):
         self._not_before = 0
         self.pinned: int | None = None
         """The epoch whose manifest is to be kept until its snapshots are named."""
+
+    def resume(self, footing: Footing) -> Sequence[str]:
+        keyed = [node for node in self._graph.stateful if node.key is not None]
+        self._rows = {node.id: row_format(self._graph, node, footing.identity.groups) for node in keyed}
+        return ()
 
     def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:
         draft.components = self.install(draft.components, draft.known, epoch.number)

@@ -51,7 +51,7 @@ class Parts:
             lambda: _microseconds(clock.now()),
             ends_known,
         )
-        self.compactor = Compactor(graph, files, settings.groups, background, new_stem, store.discard_files)
+        self.compactor = Compactor(graph, files, background, new_stem, store.discard_files)
         self.pruner = Pruner(store, fences, self.compactor, settings.retain)
         views = Views(graph, store, fences)
         self.progress = ProgressReporter(graph, store.folder.name, fences, self.pruner, views, clock)
