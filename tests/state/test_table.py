@@ -328,3 +328,16 @@ def test_columns_are_checked() -> None:
     with pytest.raises(TypeError, match="no column of times"):
         pair.table.due("total", 0)
     assert arrow_schema(Kept).names == list(pair.table._columns)
+
+
+def test_a_time_of_the_sub_key_may_be_due() -> None:
+    pair = Pair(("text",), Start)
+    keys = [("a", START + timedelta(hours=hour), "") for hour in (2, 0, 1)]
+    pair.place(keys[:2])
+    pair.place(keys[2:])
+    due = pair.table.due("start", microseconds(START) + 3_600_000_000)
+    assert pair.keys(pair.table.keys(due)) == [keys[1], keys[2]]
+    pair.table.forget(due)
+    assert len(pair.table.due("start", microseconds(START) + 3_600_000_000)) == 0
+    pair.places([("b", START, "")])
+    assert pair.keys(pair.table.keys(pair.table.due("start", microseconds(START)))) == [("b", START, "")]

@@ -79,8 +79,8 @@ class StateTable(Protocol):
         """Remove rows. Their places may be used again."""
 
     def due(self, name: str, until: int) -> Array:
-        """The places of rows whose column of times is at or before `until`, ordered by that time, then by the key's bytes, then by
-        the values of the sub-key. NaT is never due.
+        """The places of rows whose time is at or before `until`, ordered by that time, then by the key's bytes, then by the values
+        of the sub-key. The column of times may be one of the sub-key. NaT is never due.
         """
 
     def earliest(self, name: str) -> int | None:

@@ -162,7 +162,7 @@ class Table:
         return self._watches[name]
 
     def _times(self, name: str) -> Array:
-        column = self._columns[name]
+        column = self._column(name)
         if not isinstance(column, NumberColumn) or column.all_numbers.dtype.kind not in "Mi":
             raise TypeError(f"{name!r} is no column of times, but {column.field.name}")
         return np.asarray(column.all_numbers.view(np.int64))
