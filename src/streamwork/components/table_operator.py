@@ -54,10 +54,10 @@ class StateTable(Protocol):
     def place(self, keys: pa.RecordBatch) -> Array:
         """The place of each row of key and sub-key columns. Rows that are new hold the defaults of the record."""
 
-    def matches(self, keys: pa.RecordBatch) -> tuple[Array, Array]:
+    def matches(self, keys: pa.RecordBatch, nulls: bool = False) -> tuple[Array, Array]:
         """For key columns without the sub-key: (row of `keys`, place) of all rows of state with that key, ordered by row, then by
-        the order of their addition. A null matches nothing. After a restore, the order is that of the last change: results
-        that depend on an order need a sort by values.
+        the order of their addition. A null matches nothing; with `nulls`, it matches null. After a restore, the order is that of
+        the last change: results that depend on an order need a sort by values.
         """
 
     def places(self) -> Array:

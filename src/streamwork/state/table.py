@@ -77,8 +77,8 @@ class Table:
                 watch.added(new)
         return places
 
-    def matches(self, keys: pa.RecordBatch) -> tuple[Array, Array]:
-        columns = [keys.column(name) for name in self._key]
+    def matches(self, keys: pa.RecordBatch, nulls: bool = False) -> tuple[Array, Array]:
+        columns = [] if nulls else [keys.column(name) for name in self._key]
         asked = np.arange(keys.num_rows)
         for column in columns:
             if column.null_count:
