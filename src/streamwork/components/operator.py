@@ -23,12 +23,12 @@ O = TypeVar("O", bound=Event, covariant=True)  # noqa: E741 (out)
 class AnyOperator:
     """The base class of all operators."""
 
-    deterministic: ClassVar[bool] = True
+    deterministic: bool = True
     """False if the same events may give other results when applied again (random numbers, the machine's clock, a remote
     look-up).
     """
 
-    channels: ClassVar[dict[str, type[Event]]] = {}
+    channels: dict[str, type[Event]] = {}
     """Names and types of the channels besides the main one: ``channels = {"late": Late}``."""
 
     manual_ack: ClassVar[bool] = False
