@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import msgspec
+import psycopg
 import pytest
 
 from commands import call_in
+from real_servers import PostgresServer
+from servers import postgres  # noqa: F401  (a fixture)
+from streamwork import EventLog
 from streamwork.cli.demo import write_transactions
 from streamwork.testing import explore
 
@@ -126,6 +137,55 @@ def test_poll_api(folder: Path) -> None:
         run(folder, "poll_api", ORDERS_API=address)
     found = rows(folder / "polled.db", "SELECT number, item FROM orders ORDER BY number")
     assert found == [(order["number"], order["item"]) for order in orders]
+
+
+def imported(database: Any) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = database.execute(
+        "SELECT id, customer, amount, at FROM purchases ORDER BY id"
+    ).fetchall()
+    return rows
+
+
+def wait_for_a_lock(database: Any, job: subprocess.Popen[bytes]) -> None:
+    """Return when a transaction of another session waits for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while database.execute(waiting).fetchone() == (0,):
+        assert job.poll() is None, "the job has ended"
+        time.sleep(0.02)
+
+
+def test_import_purchases(folder: Path, postgres: PostgresServer) -> None:  # noqa: F811  (the fixture)
+    """The job is killed (-9) in the transaction that writes the last rows of the log; no row is lost or doubled."""
+    program = [sys.executable, "-m", "streamwork"]
+    module = runpy.run_path(str(folder / "import_purchases.py"), run_name="import_purchases")
+    create, append, _ = re.findall(r"streamwork (.*)", module["__doc__"])
+    assert append == "log append purchases.log < purchases.jsonl"
+    assert call_in(folder, *create.split())[0] == 0
+    decoder = msgspec.json.Decoder(module["Purchase"])
+    first = [decoder.decode(line) for line in (folder / "purchases.jsonl").read_text().splitlines()]
+    more = [module["Purchase"](f"p{9 - n}", f"c{n}", Decimal(n), first[0].at + timedelta(hours=n)) for n in range(4)]
+    with EventLog(folder / "purchases.log", module["Purchase"]) as log, psycopg.connect(postgres.dsn) as database:
+        log.append(first)
+        run(folder, "import_purchases", POSTGRES=postgres.dsn)
+        assert imported(database) == [msgspec.structs.astuple(event) for event in first]
+        log.append(more)
+        database.execute("LOCK TABLE purchases IN SHARE MODE")
+        with (
+            psycopg.connect(postgres.dsn, autocommit=True) as watch,
+            subprocess.Popen(
+                [*program, "run", "import_purchases.py", "--mode", "local"],
+                cwd=folder,
+                env={**os.environ, "POSTGRES": postgres.dsn},
+            ) as killed,
+        ):
+            wait_for_a_lock(watch, killed)
+            killed.send_signal(signal.SIGKILL)
+        database.rollback()
+        run(folder, "import_purchases", POSTGRES=postgres.dsn)
+        wanted = sorted([*first, *more], key=lambda event: event.id)
+        assert imported(database) == [msgspec.structs.astuple(event) for event in wanted]
+        run(folder, "import_purchases", POSTGRES=postgres.dsn)
+        assert len(imported(database)) == len(wanted)
 
 
 @pytest.mark.parametrize(
