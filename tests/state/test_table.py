@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from streamwork import Digits, Event, Record
 from streamwork.components.columns import python_values
+from streamwork.components.hashing import hash_columns
 from streamwork.components.keys import canonical
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.components.times import microseconds
 from streamwork.state import key_index, table_columns
-from streamwork.state.hashing import hash_columns
 from streamwork.state.table import Table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

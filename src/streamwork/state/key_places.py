@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components.field_types import FieldType
-from streamwork.state.hashing import hash_columns
+from streamwork.components.hashing import hash_columns
 from streamwork.state.key_index import KeyIndex
 from streamwork.state.table_columns import Column, column_of
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from streamwork.components.defaults import defaults_of
 from streamwork.components.field_types import FieldType
+from streamwork.components.hashing import hash_columns
 from streamwork.components.keys import canonical_order
 from streamwork.components.schema import fields_of
 from streamwork.components.values import Record
-from streamwork.state.hashing import hash_columns
 from streamwork.state.key_places import Hash, KeyPlaces
 from streamwork.state.postings import Postings
 from streamwork.state.table_columns import Column, NumberColumn, column_of, longer
