@@ -16,14 +16,17 @@ import pyarrow as pa
 from streamwork import Event, Job, KeyedOperator, ListSource, Operator, Record, SqliteSink, StatefulOperator, Stream
 from streamwork.components import TimerClock
 from streamwork.components.collector import MAIN
-from streamwork.components.times import from_microseconds
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.engine.chain import Chain
+from streamwork.engine.routes import To
 from streamwork.engine.steps.batch_steps import BatchStep
 from streamwork.engine.steps.keyed_steps import KeyedStep
+from streamwork.engine.steps.table_step import TableStep
 from streamwork.engine.times import RowTimes
 from streamwork.engine.wave import Leaving
 from streamwork.flow.batch import Batch
-from streamwork.flow.channel import Data
+from streamwork.flow.channel import Advances, Data
+from streamwork.flow.lineage import NEVER, Lineage
 from streamwork.flow.times import times_of
 from streamwork.job import Input
 
@@ -37,11 +40,13 @@ class OneByOne(Chain):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         mine = {node.id for node in self.nodes}
-        self._behind: dict[Input, list[str]] = {}
+        self._behind: dict[Input, list[To]] = {}
         for name, step in self._steps.items():
-            for one in step.node.inputs:
-                if one.node in mine:
-                    self._behind.setdefault(one, []).append(name)
+            tables = self.graph.tables_of(step.node)
+            for port in step.node.ports:
+                for one in port.inputs:
+                    if one.node in mine and port.name not in tables:
+                        self._behind.setdefault(one, []).append(To(name, port.name))
             if isinstance(step, BatchStep):
                 step.rows, step.orders_rows = 1, False
         outside = [node for node in self.graph.nodes if node.id not in mine]
@@ -49,14 +54,17 @@ class OneByOne(Chain):
 
     def _begin(self, behind: str, batch: Batch, time: str | None, name: str) -> None:
         for one in singles(batch):
-            self._emit(behind, {MAIN: one})
+            before = self.progress.of(name)
+            kept = one.lineage or Lineage()
+            marks = np.array([NEVER if before is None else before])
+            self._emit(behind, {MAIN: Batch(one.given, Lineage(kept.roots, kept.origins, marks))})
             if time is not None:
                 self._rise(name, int(times_of(one.given, time)[0]))
 
     def _receive(self, channel: str, data: Data) -> None:
         for part in data.parts:
             for one in singles(part.batch):
-                self._feed(part.to, one)
+                self._feed(To(part.to, part.port), one)
         for time in data.advances.times.tolist():
             self._rise(channel, time)
 
@@ -79,17 +87,24 @@ class OneByOne(Chain):
                 self.outbox.append(now)
 
     def _fire(self, clock: TimerClock, now: datetime) -> None:
+        at = microseconds(now)
         for name, step in self._steps.items():
-            if isinstance(step, KeyedStep) and step.operator.uses_timers:
+            if isinstance(step, TableStep) and step.follows(clock):
+                advances = Advances(np.zeros(1, np.int64), np.array([at]))
+                self._emit(name, step.pass_wave([], advances, clock, self.progress.minimum))
+            elif isinstance(step, KeyedStep) and step.operator.uses_timers:
                 if isinstance(step.times, RowTimes):
                     step.times.at = self.progress.minimum
-                self._emit(name, step.fire(clock, now))
+                self._emit(name, step.fired_at(step.fire(clock, now), 0, at if clock is TimerClock.EVENT else None))
 
-    def _feed(self, to: str, batch: Batch) -> None:
-        step = self._steps[to]
+    def _feed(self, to: To, batch: Batch) -> None:
+        step = self._steps[to.step]
+        if isinstance(step, TableStep):
+            self._emit(to.step, step.pass_wave([(to.port, batch)], watermark=self.progress.minimum))
+            return
         if isinstance(step.times, RowTimes):
             step.times.at = self.progress.minimum
-        self._emit(to, step.process(batch))
+        self._emit(to.step, step.process(batch))
 
     def _emit(self, by: str, outputs: Any) -> None:
         for channel in (MAIN, *self.graph[by].channels):

@@ -137,7 +137,7 @@ def test_a_node_has_several_named_inputs_with_type_and_key() -> None:
         ("right", ("shop",)),
     ]
     assert graph["join"].inputs == (Input("a"), Input("b"))
-    assert graph["join"].port_of(Input("b")).name == "right"
+    assert graph["join"].port("right").inputs == (Input("b"),)
     layout = Layout.of(graph, GROUPS)
     assert [(e.from_id, e.port, e.exchange) for e in layout.edges] == [("a", "left", True), ("b", "right", True)]
     assert isinstance(partitionings(graph, GROUPS)[Input("join")], Unknown), "the ports have different keys"

@@ -32,6 +32,7 @@ from streamwork.components.source import (
     Start,
     StatefulSource,
 )
+from streamwork.components.table_operator import NoState, Rows, StateTable, TableCollector, TableOperator
 from streamwork.components.values import Digits, Event, Record
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "LedgerEntry",
     "LedgerRow",
     "Located",
+    "NoState",
     "Observer",
     "OffsetSource",
     "OnError",
@@ -59,14 +61,18 @@ __all__ = [
     "PreviewLabel",
     "ReadProgress",
     "Record",
+    "Rows",
     "RowsRejected",
     "Sink",
     "SinkKind",
     "Slice",
     "Source",
     "Start",
+    "StateTable",
     "StatefulOperator",
     "StatefulSource",
+    "TableCollector",
+    "TableOperator",
     "Timer",
     "TimerClock",
     "WriteStopped",

@@ -151,19 +151,29 @@ def _names(code: CodeType, name: str) -> bool:
     return name in code.co_names or any(isinstance(c, CodeType) and _names(c, name) for c in code.co_consts)
 
 
+def isolates_failures(operator: Any) -> bool:
+    """False if a failure does not identify the failing event: then ``on_error="fail"`` alone is possible."""
+    return bool(getattr(operator, "pure", not hasattr(operator, "apply_batch")))
+
+
 def check_batches(operator: AnyOperator, on_error: str | None, retries: bool = False) -> None:
-    """Refuse `apply_batch` where it cannot provide the job's `on_error`. If it `retries`, the whole batch is retried before
+    """Refuse whole columns where they cannot provide the job's `on_error`. If it `retries`, the whole batch is retried before
     `on_error` applies.
     """
-    if not hasattr(operator, "apply_batch"):
-        return
     name, why, action = type(operator).__name__, "", ""
-    if on_error not in (None, "fail"):
+    method = "apply_batch" if hasattr(operator, "apply_batch") else "apply_rows"
+    if not hasattr(operator, method):
+        return
+    keeps_nothing = isinstance(operator, Operator)
+    if not isolates_failures(operator) and on_error not in (None, "fail"):
         why = f"has on_error={on_error!r}, but a failing batch does not identify the failing event"
-        action = 'use on_error="fail", or define apply instead'
-    elif retries and not isinstance(operator, Operator):
+        action = 'use on_error="fail"; or declare pure = True, if a failed call has changed nothing; or use an operator with apply'
+    elif not isolates_failures(operator) and retries and not keeps_nothing:
         why = "has on_error=Retry(...), but state that a failing batch has changed cannot be restored"
-        action = 'use on_error="fail", or define apply instead'
+        action = 'use on_error="fail", or use an operator with apply'
+    elif operator.manual_ack and method == "apply_rows":
+        why = "has manual_ack = True, but acknowledges no single event"
+        action = "leave manual_ack out: an event is acknowledged when it was applied"
     elif isinstance(operator, KeyedOperator):
         kept = operator.types()[1]
         if operator.uses_timers:
@@ -175,7 +185,7 @@ def check_batches(operator: AnyOperator, on_error: str | None, retries: bool = F
             why = f"keeps {kept.__name__}, of which {', '.join(fields)} cannot be a numpy column"
             action = "keep numbers, bools, text, bytes, dates or decimals, or define apply instead"
     if why:
-        raise WrongUse("SW-OPERATOR-BATCH", f"{name} defines apply_batch and {why}", action)
+        raise WrongUse("SW-OPERATOR-BATCH", f"{name} defines {method} and {why}", action)
 
 
 def check_record(kind: type[Any]) -> type[Record]:

@@ -7,8 +7,9 @@ A wave brings batches to the ports of an operator, then perhaps advances of time
    which it was due. The engine gives it the place in the order of events that it would have if each advance were handled alone.
 3. `on_checkpoint` is called before a checkpoint, when everything before it was applied.
 
-So results must not depend on where the input is cut into batches: rows may be judged by their own watermark and by the state, but
-not by how many of them come together. Times are microseconds since 1970 in UTC.
+Everything that arrives in a wave is applied before time advances in it. A row is never applied after an advance that comes
+behind it. So results must not depend on where the input is cut into batches: rows may be judged by their own watermark and by the
+state, but not by how many of them come together. Times are microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from streamwork.components.values import Event, Record
 
 Array = np.ndarray[Any, Any]
 NEVER = -(1 << 63)
-"""The watermark of a partition before its first event, and of events that come from no source event (a timer fired)."""
+"""The watermark of a partition before its first event, and of events that come from no row."""
 
 
 class Rows(NamedTuple):
@@ -35,7 +36,9 @@ class Rows(NamedTuple):
 
     batch: pa.RecordBatch
     watermarks: Array
-    """That of each event's own source partition, just before the event; `NEVER` where there is none."""
+    """That of each event's own source partition, just before the event. For what a timer or `on_time` has emitted by event time,
+    the time at which it was due. `NEVER` before a partition's first event, and for events that come from no row (a batch of
+    `apply_batch`, rows emitted without `rows`). Only with `judges_lateness`; else all are `NEVER`."""
     port: str = MAIN
 
 
@@ -87,8 +90,15 @@ class StateTable(Protocol):
         """The smallest value of a column of times; None if there is none."""
 
 
+class NoState(Record):
+    """The record of a table operator that keeps nothing: ``TableOperator[Click, NoState, Partial]``. Its `state` is None."""
+
+
 class TableCollector(EventCollector):
-    """The collector of a `TableOperator`."""
+    """The collector of a `TableOperator`.
+
+    `watermark` is the minimum over all inputs before the wave: it depends on where the input is cut.
+    """
 
     __slots__ = ()
 
@@ -97,13 +107,25 @@ class TableCollector(EventCollector):
     ) -> None:
         """Emit whole columns. In `apply_rows`, `rows` are the places in its batch that the events come from, in ascending order;
         without it they come from no row, and precede everything else of the wave. In `on_time`, `times` are the times at which they
-        were due, in ascending order; without it, the time that the clock has come to.
+        were due, in ascending order; without it, the time that the clock has come to. Single events (`emit`) come from no row.
         """
         raise NotImplementedError
 
 
 class TableOperator(AnyOperator, Generic[E, R, O]):
-    """Takes whole columns at one or several ports, and keeps a row per key and sub-key."""
+    """Takes whole columns at one or several ports, and keeps a row per key and sub-key; or, with `NoState`, nothing.
+
+    ``stream.apply(operator, key=..., id=..., others={"right": (stream, key)})`` adds it to a job. One that keeps nothing needs no
+    key; then it runs where its events are.
+
+    The counters count rows that arrive. One that an emitted event names (`rows`) was delivered; if something was emitted without
+    names in the same call, all of its rows were.
+    """
+
+    ports: Mapping[str, type[Event]] = {}
+    """Names and types of the ports besides the main one: ``ports = {"right": Purchase}``."""
+
+    reads_watermark: ClassVar[bool | None] = False
 
     sub_key: type[Record] | None = None
     """Its fields follow the key in the state's key: a window's start, for example. Groups and routing use the key alone."""
@@ -147,7 +169,7 @@ class TableOperator(AnyOperator, Generic[E, R, O]):
         """When `on_time` of that clock has something to do next; None if never. Processing time is advanced for it."""
         return None
 
-    def types(self) -> tuple[type[Event], type[Record], type[Event]]:
-        """(type taken at the first port, type kept, type emitted)"""
+    def types(self) -> tuple[type[Event], type[Record] | None, type[Event]]:
+        """(type taken at the first port, type kept or None, type emitted)"""
         took, kept, gave = type_arguments(type(self), TableOperator)
-        return took, check_record(kept), gave
+        return took, None if kept is NoState else check_record(kept), gave

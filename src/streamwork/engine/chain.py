@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from streamwork.components import Slice, TimerClock
+from streamwork.components import Slice, TableOperator, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.operator import reads_watermark
 from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
-from streamwork.engine.routes import OUTBOX, Routes
+from streamwork.engine.routes import BEFORE, OUTBOX, Routes, To
 from streamwork.engine.rows import rows_of
 from streamwork.engine.source_count import SourceCount
 from streamwork.engine.steps.batch_steps import BatchStep
@@ -38,6 +38,7 @@ from streamwork.engine.steps.operator_steps import InstanceStep, SourceStep
 from streamwork.engine.steps.sink_steps import StageStep, WriteStep
 from streamwork.engine.steps.staging import Staging
 from streamwork.engine.steps.step import Step
+from streamwork.engine.steps.table_step import TableStep
 from streamwork.engine.times import BatchTimes, RowTimes
 from streamwork.engine.wave import Leaving, Plan, Wave
 from streamwork.flow.acks import Acks
@@ -91,36 +92,46 @@ class Chain:
     def _planned(self) -> Plan:
         graph, steps = self.graph, self._steps
         mine = {node.id for node in self.nodes}
-        successors: dict[Input, list[str]] = {
-            one: [OUTBOX] for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine
+        successors: dict[Input, list[To]] = {
+            one: [To(OUTBOX)] for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine
         }
         self._leaves = bool(successors)
         for step in steps.values():
-            for one in step.node.inputs:
-                if one.node in mine:
-                    successors.setdefault(one, []).append(step.node.id)
-        timed = [name for name, step in steps.items() if isinstance(step, KeyedStep) and step.operator.uses_timers]
+            tables = graph.tables_of(step.node)
+            for port in step.node.ports:
+                for one in port.inputs:
+                    if one.node in mine and port.name not in tables:
+                        successors.setdefault(one, []).append(To(step.node.id, port.name))
+        timed = [name for name, step in steps.items() if _follows_time(step)]
         reading = {name for name, step in steps.items() if reads_watermark(step.node.component)}
-        gathering = {name for name, step in steps.items() if len(step.node.inputs) > 1} | set(timed) | reading
+        walking = reading.union(name for name in timed if isinstance(steps[name], KeyedStep))
+        meeting = {name for name, step in steps.items() if any(len(port.inputs) > 1 for port in step.node.ports)}
+        gathering = meeting | walking
         if self._needs.order and self._leaves:
             gathering.add(OUTBOX)
         channels = {node.id: (MAIN, *node.channels) for node in self.nodes}
         routes = Routes([node.id for node in self.nodes], channels, successors, timed, gathering)
         self._timed = timed
-        self._walks = bool(timed or reading) or OUTBOX in gathering  # True if it matters where event time advances
+        # True if it matters where event time advances
+        self._walks = bool(walking) or OUTBOX in gathering or any(map(routes.needs_moments, timed))
         for name, step in steps.items():
             behind = [edge for channel in channels[name] for edge in routes.edges.get(Input(name, channel), ())]
             orders = any(edge.ranks is not None for edge in behind)
             step.blame = Blame.of(graph, step.node.inputs)
-            step.times = RowTimes(self) if name in reading else BatchTimes(self, step.node)
+            knows = name in reading or isinstance(step, TableStep)
+            step.times = RowTimes(self) if knows else BatchTimes(self, step.node)
             step.keeps_lineage = orders or bool(self._needs.columns)
             if isinstance(step, BatchStep):
                 step.orders_rows = orders
-                if graph.previews or name in reading:
+                overtaken = any(isinstance(node.component, TableOperator) for node in graph.behind(name))
+                if graph.previews or name in reading or overtaken:  # event time must not overtake what waits
                     step.rows = 1
             step.moment_of_rise = routes.event_ranks[name] - (routes.width - 1)
-            if name in routes.timer_ranks:
-                assert isinstance(step, KeyedStep)
+            if isinstance(step, TableStep):
+                step.orders = orders
+                step.blames = {port.name: Blame.of(graph, port.inputs) for port in step.node.ports}
+                step.moments = (routes.emitted(name, BEFORE), routes.emitted(name, 0))
+            if name in routes.timer_ranks and isinstance(step, KeyedStep | TableStep):
                 step.moment_of_timers = routes.timer_ranks[name] - (routes.width - 1)
         unchecked = {
             one: graph[one.node].emits(one.channel)
@@ -128,7 +139,8 @@ class Chain:
             for one in node.inputs
             if one.node in steps and not steps[one.node].answers
         }
-        return Plan(graph, steps, routes, frozenset(gathering), frozenset(reading.union(timed)), unchecked)
+        once = gathering.union(name for name, step in steps.items() if isinstance(step, TableStep))
+        return Plan(graph, steps, routes, frozenset(once), frozenset(walking), unchecked)
 
     # ---- an epoch -----------------------------------------------------------------------------------------------
 
@@ -153,6 +165,11 @@ class Chain:
                     step.state = states[name]
                 if isinstance(step, KeyedStep):
                     step.use_state()
+            elif isinstance(step, TableStep):
+                if step.node.keeps is not None:
+                    step.state = states[name]
+                tables = self.graph.tables_of(step.node)
+                step.tables = {port: states[one.node] for port, one in tables.items()}
             elif isinstance(step, StageStep):
                 step.staging = stagings[name]
             elif isinstance(step, WriteStep):
@@ -168,7 +185,9 @@ class Chain:
         """Check that keys which reach a step without an exchange belong to this instance."""
         for step in self._steps.values():
             fused = all(one.node in self._steps or one.node in self._sources for one in step.node.inputs)
-            if isinstance(step, KeyedStep) and step.node.parallelism > 1 and fused:
+            if not isinstance(step, KeyedStep | TableStep) or step.node.key is None:
+                continue
+            if step.node.parallelism > 1 and fused:
                 step.check_keys = KeyCheck(self.graph, step.node, self.instance, groups)
 
     def track(self, lanes: dict[str, int], name: Callable[[int], str], replays: bool) -> None:
@@ -220,7 +239,7 @@ class Chain:
             self._do(partial(self._begin, to, batch, None, ""))
         else:  # from the inbox: they have no root
             self._steps[to].replayed += len(batch)
-            self._do(lambda: self._enter([(to, batch, None)], NO_ADVANCES, self.progress.minimum))
+            self._do(lambda: self._enter([(To(to), batch, None)], NO_ADVANCES, self.progress.minimum))
 
     def receive(self, channel: str, data: Data) -> None:
         """Events that came through an exchange, and the advances of their sender's watermark."""
@@ -273,9 +292,8 @@ class Chain:
 
     def next_tick(self) -> datetime | None:
         """When the next timer of processing time is due."""
-        steps = (self._steps[name] for name in self._timed)
-        timers = [step.state.next_timer(TimerClock.PROCESSING) for step in steps if isinstance(step, KeyedStep)]
-        return min((at for at in timers if at is not None), default=None)
+        found = [_next_tick(self._steps[name]) for name in self._timed]
+        return min((at for at in found if at is not None), default=None)
 
     def close(self) -> None:
         for step in (*self._steps.values(), *self.polled.values()):
@@ -327,7 +345,7 @@ class Chain:
         first = 0 if known is None else data.advances.times.searchsorted(known, "right")
         watermark = self.progress.minimum
         advances = self._advanced(channel, after[first:], data.advances.times[first:])
-        entries = [(p.to, p.batch, mine) for p, mine in zip(data.parts, rows, strict=True)]
+        entries = [(To(p.to, p.port), p.batch, mine) for p, mine in zip(data.parts, rows, strict=True)]
         if self.adaptive is not None and len(entries) == 1 and not len(advances.times):
             to, batch, _ = entries[0]
             for piece in self.adaptive.cut(batch):
@@ -337,14 +355,15 @@ class Chain:
 
     def _enter(
         self,
-        entries: list[tuple[str, Batch, Array | None]],
+        entries: list[tuple[To, Batch, Array | None]],
         advances: Advances = NO_ADVANCES,
         watermark: int | None = None,
     ) -> None:
         """Batches that begin with steps, and the row of each of their events."""
         wave, routes = self._new_wave(advances, watermark), self._plan.routes
         for to, batch, rows in entries:
-            wave.arrive(to, routes.begin(to, batch, rows) if routes.needs_moments(to) else batch.at(None))
+            needs = routes.needs_moments(to.step)
+            wave.arrive(to, routes.begin(to.step, batch, rows) if needs else batch.at(None))
         self._pass(wave, advances)
 
     def _advanced(self, name: str, rows: Array, times: Array) -> Advances:
@@ -393,3 +412,17 @@ class Chain:
             return
         with Blame.of_state(self.graph, step.node.id).blaming():
             step.store_state()
+
+
+def _follows_time(step: Step) -> bool:
+    """True if something happens at a step when time advances."""
+    if isinstance(step, TableStep):
+        return bool(step.operator.clocks)
+    return isinstance(step, KeyedStep) and step.operator.uses_timers
+
+
+def _next_tick(step: Step) -> datetime | None:
+    if isinstance(step, KeyedStep):
+        return step.state.next_timer(TimerClock.PROCESSING)
+    found = step.next_time(TimerClock.PROCESSING) if isinstance(step, TableStep) else None
+    return None if found is None else from_microseconds(found)

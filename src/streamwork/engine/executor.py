@@ -168,9 +168,9 @@ class Executor:
         epoch = self.instance.epoch
         parts: dict[str, list[Part]] = {}
         for through, batch in leaving.parts:
-            for to, route, channels in self._ways.get(through, ()):
+            for to, port, route, channels in self._ways.get(through, ()):
                 for target, share in route(batch).items():
-                    parts.setdefault(channels[target].name, []).append(Part(through, to, share))
+                    parts.setdefault(channels[target].name, []).append(Part(through, to, share, port))
         advances = self._advances(leaving.advances)
         for channel in self._outputs:
             mine = parts.get(channel.name, [])

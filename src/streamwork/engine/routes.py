@@ -18,18 +18,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamwork.components.collector import MAIN
 from streamwork.flow.batch import Batch
 from streamwork.flow.lineage import Array
 from streamwork.job import Input
 
 OUTBOX = ""
 """Stands for everything that leaves the chain, among the steps."""
+BEFORE = -1
+"""The row of events that precede all others of a wave."""
+
+
+class To(NamedTuple):
+    """A port of a step."""
+
+    step: str
+    port: str = MAIN
 
 
 class Edge(NamedTuple):
     """To one successor of a step."""
 
-    to: str
+    to: To
     ranks: Array | None  # rank at the step -> rank at the successor; None if moments are not needed there
 
 
@@ -40,7 +50,7 @@ class Routes:
         self,
         beginnings: Sequence[str],
         channels: Mapping[str, Sequence[str]],
-        successors: Mapping[Input, Sequence[str]],
+        successors: Mapping[Input, Sequence[To]],
         timed: Sequence[str],
         gathering: Iterable[str],
     ) -> None:
@@ -63,8 +73,8 @@ class Routes:
             step = (list(channels[one.node]).index(one.channel),)
             for number, to in enumerate(targets):
                 table = None
-                if to in self._needs:
-                    table = np.array([ranks[to][*route, *step, number] for route in ranks[one.node]], np.int64)
+                if to.step in self._needs:
+                    table = np.array([ranks[to.step][*route, *step, number] for route in ranks[one.node]], np.int64)
                 self.edges.setdefault(one, []).append(Edge(to, table))
         self.event_ranks = {name: sum(route[0] == 0 for route in found) for name, found in routes.items()}
         """How many routes of events lead to each step; those of timers follow."""
@@ -80,6 +90,10 @@ class Routes:
         if rows is None:
             rows = np.arange(len(batch), dtype=np.int64)
         return batch.at(rows * self.width + self._beginning[name])
+
+    def emitted(self, name: str, row: int) -> int:
+        """The moment of what a step emits on its own, at this row."""
+        return row * self.width + self._beginning[name]
 
     def along(self, edge: Edge, batch: Batch) -> Batch:
         """A batch that has come along an edge."""
@@ -97,12 +111,12 @@ class Routes:
         self,
         order: Sequence[str],
         channels: Mapping[str, Sequence[str]],
-        successors: Mapping[Input, Sequence[str]],
+        successors: Mapping[Input, Sequence[To]],
         gathering: set[str],
     ) -> set[str]:
         needs = set(gathering)
         for name in reversed(order):
-            behind = (to for channel in channels.get(name, ()) for to in successors.get(Input(name, channel), ()))
+            behind = (to.step for channel in channels.get(name, ()) for to in successors.get(Input(name, channel), ()))
             if any(to in needs for to in behind):
                 needs.add(name)
         return needs
@@ -112,12 +126,12 @@ class Routes:
         name: str,
         route: tuple[Any, ...],
         channels: Mapping[str, Sequence[str]],
-        successors: Mapping[Input, Sequence[str]],
+        successors: Mapping[Input, Sequence[To]],
         routes: dict[str, list[tuple[Any, ...]]],
     ) -> None:
         """Extend a route to everything that it leads to."""
         routes[name].append(route)
         for place, channel in enumerate(channels.get(name, ())):
             for number, to in enumerate(successors.get(Input(name, channel), ())):
-                if to in self._needs:
-                    self._spread(to, (*route, place, number), channels, successors, routes)
+                if to.step in self._needs:
+                    self._spread(to.step, (*route, place, number), channels, successors, routes)

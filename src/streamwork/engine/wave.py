@@ -3,7 +3,7 @@
 1. Batches arrive at the inboxes of the first steps.
 2. The steps run in the order of the graph. Each processes its inbox; what it emits goes to the inboxes of its successors, or into
    the outbox. A step at which moments are needed (`engine.routes`) runs once, when all steps before it are done: its batches are
-   merged, and its timers fire between their events.
+   merged, and its timers fire between their events. So does the step of a table operator, with the batches of each port.
 3. If a step has an event to be retried, the steps behind it run on as far as they do not need the rest. The wave is over when
    the rest has passed too.
 """
@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from streamwork.components import Event, TimerClock
 from streamwork.components.columns import Columns, check_types
-from streamwork.engine.routes import OUTBOX, Routes
+from streamwork.engine.routes import OUTBOX, Routes, To
 from streamwork.engine.steps.emitted import Outputs
 from streamwork.engine.steps.step import Step
+from streamwork.engine.steps.table_step import TableStep
 from streamwork.engine.steps.walk import Walk
 from streamwork.errors import StreamworkError
-from streamwork.flow.batch import Batch, merged
+from streamwork.flow.batch import Batch, joined, merged
 from streamwork.flow.blame import Blame
 from streamwork.flow.channel import NO_ADVANCES, Advances
 from streamwork.flow.lineage import count_replayed
@@ -64,14 +65,14 @@ class Wave:
         self._watermark = watermark
         self._drains = drains
         self._counts_replays = counts_replays
-        self._inboxes: dict[str, list[Batch]] = {}
+        self._inboxes: dict[To, list[Batch]] = {}
         self._done: set[str] = set()  # of the steps that run once
         self._drained: set[str] = set()
         self._rests: list[Step] = []  # steps with an event to be retried, in the order of the graph
         self.outbox: list[tuple[Input, Batch]] = []
 
-    def arrive(self, at: str, batch: Batch) -> None:
-        """A batch for a step."""
+    def arrive(self, at: To, batch: Batch) -> None:
+        """A batch for a port of a step."""
         if len(batch):
             self._inboxes.setdefault(at, []).append(batch)
 
@@ -86,7 +87,7 @@ class Wave:
                 self._check(through, batch)
             for edge in routes.edges.get(through, ()):
                 moved = routes.along(edge, batch)
-                if edge.to == OUTBOX:
+                if edge.to.step == OUTBOX:
                     self.outbox.append((through, moved))
                 else:
                     self.arrive(edge.to, moved)
@@ -124,7 +125,7 @@ class Wave:
                 self._done.add(name)
                 self._run_once(name, step)
         else:
-            inbox = self._inboxes.get(name)
+            inbox = self._inboxes.get(To(name))
             while inbox and step.rest is None:
                 self._deliver(step, self._processed(step, inbox.pop(0)))
         if self._drains and name not in self._drained and not self._is_blocked():
@@ -132,7 +133,10 @@ class Wave:
             self._deliver(step, step.drain())
 
     def _run_once(self, name: str, step: Step) -> None:
-        inbox = self._inboxes.pop(name, None)
+        if isinstance(step, TableStep):
+            self._run_table(name, step)
+            return
+        inbox = self._inboxes.pop(To(name), None)
         batch = merged(inbox) if inbox else None
         if name in self._plan.walking and (batch is not None or len(self._advances.times)):
             if batch is not None:
@@ -141,6 +145,16 @@ class Wave:
             self._deliver(step, walk.go_on())
         elif batch is not None:
             self._deliver(step, self._processed(step, batch))
+
+    def _run_table(self, name: str, step: TableStep) -> None:
+        arrived = []
+        for port in step.node.ports:
+            if inbox := self._inboxes.pop(To(name, port.name), None):
+                batch = joined(inbox) if inbox[0].moments is None else merged(inbox)
+                self._count(step, batch)
+                arrived.append((port.name, batch))
+        if arrived or (len(self._advances.times) and step.follows(self._clock)):
+            self._deliver(step, step.pass_wave(arrived, self._advances, self._clock, self._watermark))
 
     def _is_blocked(self) -> bool:
         """True while a step has a rest, which steps that run once wait for."""

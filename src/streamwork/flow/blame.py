@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamwork.components.columns import Columns, as_columns
+from streamwork.components.operator import isolates_failures
 from streamwork.components.validation import check_fits
 from streamwork.errors import StreamworkError
 from streamwork.job import Graph, Input, NodeKind
@@ -61,7 +62,7 @@ class Blame(NamedTuple):
 
 def answering(graph: Graph, component: str) -> str:
     """Its id if its `on_error` can set single events aside, else nothing."""
-    return component if not hasattr(graph[component].component, "apply_batch") else ""
+    return component if isolates_failures(graph[component].component) else ""
 
 
 def _makers(graph: Graph, given: Input) -> Iterable[Input]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns
 from streamwork.flow.batch import Batch
 from streamwork.flow.lineage import Array
@@ -25,6 +26,7 @@ class Part(NamedTuple):
     through: Input
     to: str
     batch: Batch
+    port: str = MAIN
 
 
 class Advances(NamedTuple):

@@ -5,8 +5,8 @@
     watermarks  the watermark of the event's own source partition just before the event, in microseconds
     moments     the place of an event in the order in which single events would pass (`engine.routes`)
 
-What an operator emits while it applies an event has the lineage of that event. What a timer emits has no root, origin or
-watermark.
+What an operator emits while it applies an event has the lineage of that event. What a timer emits has no root and no origin; its
+watermark is that at which the timer fired, by event time.
 """
 
 from __future__ import annotations

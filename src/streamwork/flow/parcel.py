@@ -29,7 +29,8 @@ from streamwork.flow.channel import NO_ADVANCES, Advances, Data, Part, Watermark
 from streamwork.flow.lineage import Array, Lineage, column_of
 from streamwork.flow.needs import Needs
 from streamwork.flow.wiring import Place
-from streamwork.job import Input, Layout
+from streamwork.job import Layout
+from streamwork.job.layout import Way
 
 
 class Kind(IntEnum):
@@ -63,15 +64,15 @@ class Wire:
     """Converts items of a channel to parcels and back. A way is a number: its place in `Layout.exchanged`."""
 
     def __init__(self, layout: Layout) -> None:
-        self._ways: Sequence[tuple[Input, str]] = layout.exchanged
+        self._ways: Sequence[Way] = layout.exchanged
         self._numbers = {way: number for number, way in enumerate(self._ways)}
-        self._blames = [Blame.of(layout.graph, [one]) for one, _ in self._ways]
+        self._blames = [Blame.of(layout.graph, [one]) for one, _, _ in self._ways]
         self._kinds: list[type[Event]] = []
-        for one, _ in self._ways:
+        for one, _, _ in self._ways:
             kind = layout.graph[one.node].emits(one.channel)
             assert kind is not None
             self._kinds.append(kind)
-        self._columns = [Needs.of(layout, layout.chain_of(to)).columns for _, to in self._ways]
+        self._columns = [Needs.of(layout, layout.chain_of(to)).columns for _, to, _ in self._ways]
 
     def pack(self, items: Sequence[Data | Watermark]) -> tuple[dict[str, Any], Any] | None:
         """The fields of the head, and the content; None where one batch cannot hold the events of a way.
@@ -87,12 +88,13 @@ class Wire:
                 head["resumed" if item.resumed else "watermark"] = microseconds(item.at)
                 continue
             last = base
-            for through, to, batch in item.parts:
+            base -= min([0, *(int(p.batch.moments[0]) for p in item.parts if p.batch.moments is not None)])
+            for through, to, batch, port in item.parts:
                 moments = batch.moments
                 if moments is not None and len(moments):
                     batch = batch.at(moments + base)
                     last = max(last, base + int(moments[-1]) + 1)
-                batches.setdefault(self._numbers[through, to], []).append(batch)
+                batches.setdefault(self._numbers[Way(through, to, port)], []).append(batch)
             if len(item.advances.moments):
                 advances.append(Advances(item.advances.moments + base, item.advances.times))
                 last = max(last, base + int(item.advances.moments[-1]) + 1)
@@ -127,7 +129,8 @@ class Wire:
             batch = pa.ipc.read_record_batch(reader.bytes(size), arrow_schema(self._kinds[way]))
             columns = {name: reader.numbers(batch.num_rows) for name in names}
             lineage = Lineage(**columns) if columns else None
-            parts.append(Part(*self._ways[way], Batch(Columns(self._kinds[way], batch), lineage)))
+            through, to, port = self._ways[way]
+            parts.append(Part(through, to, Batch(Columns(self._kinds[way], batch), lineage), port))
         advances = NO_ADVANCES
         if head.advances:
             advances = Advances(reader.numbers(head.advances), reader.numbers(head.advances))

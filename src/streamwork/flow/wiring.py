@@ -12,7 +12,8 @@ from streamwork.flow.routing import Route, route_to
 from streamwork.job import Input, Layout
 
 Place = tuple[int, int]  # chain, instance
-Ways = dict[Input, list[tuple[str, Route, list[Channel]]]]  # what -> to which component, how, channels to its instances
+Ways = dict[Input, list[tuple[str, str, Route, list[Channel]]]]
+"""What -> to which component and port, how, channels to its instances."""
 
 
 def channel_name(before: Place, after: Place) -> str:
@@ -33,10 +34,10 @@ def ways(layout: Layout, place: Place, outputs: Mapping[Place, Channel]) -> Ways
     """The ways of what leaves an instance."""
     chain, instance = place
     found: Ways = {}
-    for one, to in layout.exchanged:
+    for one, to, name in layout.exchanged:
         if layout.chain_of(one.node) == chain:
             node = layout.graph[to]
             targets = [outputs[layout.chain_of(to), number] for number in range(node.parallelism)]
-            route = route_to(layout.graph, layout.graph[one.node], node, node.port_of(one), layout.groups, instance)
-            found.setdefault(one, []).append((to, route, targets))
+            route = route_to(layout.graph, layout.graph[one.node], node, node.port(name), layout.groups, instance)
+            found.setdefault(one, []).append((to, name, route, targets))
     return found

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from streamwork.components import Event, OffsetSource, Sink, Source, StatefulSource
+from streamwork.components import Event, OffsetSource, Sink, Source, StatefulSource, TableOperator, TimerClock
 from streamwork.components.operator import names_in_methods
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
-from streamwork.job.node import Node, NodeKind, Port
+from streamwork.job.node import Input, Node, NodeKind, Port
 from streamwork.job.semantics import EXACTLY_ONCE, Isolation, Promise, check_operator, check_sink, check_source
 
 
@@ -97,10 +97,29 @@ class Graph:
     def stateful(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.keeps is not None)
 
+    def tables_of(self, node: Node) -> dict[str, Input]:
+        """The ports of a table operator that read the state of a table, and not its events; each with that table."""
+        if not isinstance(node.component, TableOperator):
+            return {}
+        single = {port.name: port.inputs[0] for port in node.ports if len(port.inputs) == 1}
+        return {name: one for name, one in single.items() if getattr(self[one.node].component, "shares_state", False)}
+
+    def behind(self, node_id: str) -> tuple[Node, ...]:
+        """All components that get what is made of a component's events."""
+        found = {node_id}
+        for node in self.nodes:
+            if any(one.node in found for one in node.inputs):
+                found.add(node.id)
+        return tuple(node for node in self.nodes if node.id in found and node.id != node_id)
+
     @property
     def uses_timers(self) -> bool:
-        """True if some component uses timers."""
-        return any(getattr(node.component, "uses_timers", False) for node in self.nodes)
+        """True if some component uses timers, or follows processing time."""
+        return any(
+            getattr(node.component, "uses_timers", False)
+            or TimerClock.PROCESSING in getattr(node.component, "clocks", ())
+            for node in self.nodes
+        )
 
     @property
     def reads_clock(self) -> bool:

@@ -17,18 +17,20 @@ from streamwork.components import (
     StatefulSource,
 )
 from streamwork.components.duration import seconds
+from streamwork.components.operator import isolates_failures
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
 from streamwork.job.graph import Graph, duplicate_id
 from streamwork.job.names import check_name
 from streamwork.job.node import Input, Node, NodeKind
+from streamwork.job.operators import not_a
 from streamwork.job.parallelism import instances
 from streamwork.job.retry import Retry
 from streamwork.job.running import ModeName, RunSummary
 from streamwork.job.semantics import Promise, SemanticsName, TrackingName
 from streamwork.job.settings import Settings
 from streamwork.job.size import size
-from streamwork.job.stream import Stream, not_a
+from streamwork.job.stream import Stream
 
 E = TypeVar("E", bound=Event)
 
@@ -236,5 +238,4 @@ def resolved(node: Node, promise: Promise) -> Node:
         return replace(node, component=node.component.with_on_error(promise.on_error))
     if node.on_error:
         return node
-    batches = hasattr(node.component, "apply_batch")  # a failing batch does not identify the failing event
-    return replace(node, on_error="fail" if batches else promise.on_error)
+    return replace(node, on_error=promise.on_error if isolates_failures(node.component) else "fail")

@@ -10,29 +10,25 @@ stage before the first chain that reads from it, so that little output has to be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from streamwork.components.collector import MAIN
 from streamwork.components.grouping import Shuffle
 from streamwork.components.operator import reads_watermark
+from streamwork.job.edges import Edge, edges_of
 from streamwork.job.graph import Graph
-from streamwork.job.node import Input, Node, NodeKind
-from streamwork.job.partitioning import Partitioning, exchange, partitionings
+from streamwork.job.node import Input, NodeKind
 from streamwork.job.push_down import Native, native_part
 from streamwork.wording import plural
 
 
-@dataclass(frozen=True)
-class Edge:
-    """A stream from one component to a port of the next: both in one chain, or through an exchange, and why."""
+class Way(NamedTuple):
+    """A stream that goes through an exchange, and the port that it goes to."""
 
-    from_id: str
-    to_id: str
-    exchange: bool
-    why: str
-    channel: str = MAIN
+    stream: Input
+    to: str
     port: str = MAIN
 
 
@@ -55,20 +51,7 @@ class Layout:
 
     @classmethod
     def of(cls, graph: Graph, groups: int) -> Layout:
-        streams = partitionings(graph, groups)
-        into = {node.id: _edges(graph, node, streams, groups) for node in graph.nodes}
-        if not any(edge.exchange for edges in into.values() for edge in edges):
-            return cls(graph, groups, tuple(edge for edges in into.values() for edge in edges))
-        # Chains must not wait for each other in a circle: a component joins a chain only if all that it reads is in that one.
-        head: dict[str, str] = {}
-        edges: list[Edge] = []
-        for name, mine in into.items():
-            heads = {head[edge.from_id] for edge in mine}
-            joins = len(heads) == 1 and not any(edge.exchange for edge in mine)
-            head[name] = heads.pop() if joins else name
-            why = f"{name} also reads from another chain"
-            edges += [edge if joins or edge.exchange else replace(edge, exchange=True, why=why) for edge in mine]
-        return cls(graph, groups, tuple(edges))
+        return cls(graph, groups, edges_of(graph, groups))
 
     @cached_property
     def chains(self) -> tuple[ChainSpec, ...]:
@@ -112,12 +95,13 @@ class Layout:
         return tuple(tuple(after for after in count if chain in self.upstream[after]) for chain in count)
 
     @cached_property
-    def exchanged(self) -> tuple[tuple[Input, str], ...]:
-        """The streams that go through an exchange, each with the component that reads it."""
+    def exchanged(self) -> tuple[Way, ...]:
+        """The streams that go through an exchange, each with the port that reads it."""
         return tuple(
-            (one, node.id)
+            Way(one, node.id, port.name)
             for node in self.graph.nodes
-            for one in node.inputs
+            for port in node.ports
+            for one in port.inputs
             if self.chain_of(one.node) != self.chain_of(node.id)
         )
 
@@ -152,14 +136,15 @@ class Layout:
         if self.has_event_time(chain) and (reads or self._follows_time_behind(chain)):
             return True
         for after in self.downstream[chain]:
-            ways = [to for one, to in self.exchanged if self.chain_of(to) == after and self.chain_of(one.node) == chain]
-            if len(ways) > 1 and any(len(self.graph[node_id].inputs) > 1 for node_id in self.chains[after].nodes):
+            ways = [w for w in self.exchanged if self.chain_of(w.to) == after and self.chain_of(w.stream.node) == chain]
+            ports = (port for node_id in self.chains[after].nodes for port in self.graph[node_id].ports)
+            if len(ways) > 1 and any(len(port.inputs) > 1 for port in ports):
                 return True
         return False
 
     def rotates(self, chain: int) -> bool:
         """True if events of this chain, or events made from them, go through `shuffle()`: then they carry their origins."""
-        mine = [self.graph[to] for one, to in self.exchanged if self.chain_of(one.node) == chain]
+        mine = [self.graph[way.to] for way in self.exchanged if self.chain_of(way.stream.node) == chain]
         shuffles = [node for node in mine if any(isinstance(port.grouping, Shuffle) for port in node.ports)]
         return any(node.parallelism > 1 for node in shuffles) or any(
             self.rotates(after) for after in self.downstream[chain]
@@ -205,16 +190,3 @@ class Layout:
 
     def _names(self, chains: tuple[int, ...]) -> str:
         return ("chain " if len(chains) == 1 else "chains ") + ", ".join(str(chain + 1) for chain in chains)
-
-
-def _edges(graph: Graph, node: Node, streams: Mapping[Input, Partitioning], groups: int) -> list[Edge]:
-    """The edges that end in a component, each as its partitioning asks for it."""
-    found = []
-    for port in node.ports:
-        for one in port.inputs:
-            before = graph[one.node]
-            kind = before.emits(one.channel)
-            assert kind is not None
-            needed, why = exchange(node, port, before, kind, streams[one], groups)
-            found.append(Edge(before.id, node.id, needed, why, one.channel, port.name))
-    return found

@@ -142,9 +142,9 @@ class Node:
         """True if a key or a grouping decides which instance gets an event."""
         return any(port.key is not None or port.grouping is not None for port in self.ports)
 
-    def port_of(self, stream: Input) -> Port:
-        """The port that reads a stream."""
-        return next(port for port in self.ports if stream in port.inputs)
+    def port(self, name: str) -> Port:
+        """The port of this name."""
+        return next(port for port in self.ports if port.name == name)
 
     @property
     def channels(self) -> dict[str, type[Event]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 
 from streamwork.components import (
@@ -17,16 +17,17 @@ from streamwork.components import (
     Record,
     Sink,
     StatefulOperator,
+    TableOperator,
 )
 from streamwork.components.collector import MAIN
 from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
-from streamwork.components.operator import check_batches
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
 from streamwork.job.graph import check_types
 from streamwork.job.names import slug
 from streamwork.job.node import Input, Node, NodeKind, Port
+from streamwork.job.operators import check_ports, checked, not_a
 from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import IsolationName, known_isolation
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
@@ -95,6 +96,19 @@ class Stream(Generic[E]):
         on_error: OnError | Retry | None = None,
     ) -> Stream[O]: ...
 
+    @overload
+    def apply(
+        self,
+        operator: TableOperator[E, R, O],
+        *,
+        key: str | Iterable[str] | None = None,
+        id: str | None = None,
+        grouping: Grouping | None = None,
+        others: Mapping[str, tuple[Stream[Any], str | Iterable[str] | None]] | None = None,
+        parallelism: int | None = None,
+        on_error: OnError | Retry | None = None,
+    ) -> Stream[O]: ...
+
     def apply(
         self,
         operator: AnyOperator,
@@ -102,10 +116,12 @@ class Stream(Generic[E]):
         key: str | Iterable[str] | None = None,
         id: str | None = None,
         grouping: Grouping | None = None,
+        others: Mapping[str, tuple[Stream[Any], str | Iterable[str] | None]] | None = None,
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
     ) -> Stream[Any]:
-        """Apply an operator to this stream. An operator with state needs `id=`; a `KeyedOperator` also `key=`, its field or fields.
+        """Apply an operator to this stream. An operator with state needs `id=`; one that keeps it by key also `key=`, its field or
+        fields. `others` are the streams at the other ports of a `TableOperator`, with their keys: ``{"right": (clicks, "user")}``.
 
         Without `parallelism=`, a keyed operator, or one with `grouping=`, has as many instances as the job's parallelism. Any other
         has as many as its input, so that events stay in their instance and in order; more instances need a grouping
@@ -115,57 +131,25 @@ class Stream(Generic[E]):
         everything that applying it has changed, and counts it; "dead-letter" also keeps it. The default depends on the semantics.
         `Retry(times=, within=, then=)` retries the event in place first, and then applies `then`.
         """
-        name = type(operator).__name__
         then, retry = policy(on_error)
-        keeps: type[Record] | None = None
-        if isinstance(operator, KeyedOperator | StatefulOperator):
-            if id is None:
-                raise WrongUse("SW-JOB-ID", f"{name} keeps state but has no id", "add id=...: state belongs to the id")
-            takes, keeps, gives = operator.types()
-        elif isinstance(operator, Operator):
-            takes, gives = operator.types()
-        else:
-            raise not_a("operator", operator, "an Operator, a StatefulOperator or a KeyedOperator")
-        check_batches(operator, then, retry is not None)
-        for method in (getattr(operator, one, None) for one in ("apply", "apply_batch", "on_timer")):
-            if inspect.isgeneratorfunction(method) or inspect.iscoroutinefunction(method):
-                raise WrongUse(
-                    "SW-OPERATOR-YIELD",
-                    f"{name}.{method.__name__} yields or is async, so calling it does nothing",
-                    "send events with collector.emit(event)",
-                )
-        if isinstance(operator, KeyedOperator):
-            if key is None:
-                raise WrongUse(
-                    "SW-JOB-KEY", f"{id} is a KeyedOperator but has no key", "add key=...: the field to keep state by"
-                )
-            if grouping is not None:
-                raise WrongUse(
-                    "SW-JOB-KEY", f"{id} has both key= and grouping=", "leave grouping= out: the key decides"
-                )
-        elif key is not None:
-            raise WrongUse(
-                "SW-JOB-KEY",
-                f"{name} has no state per key, so key= has no meaning",
-                "leave key= out, or make it a KeyedOperator",
-            )
+        takes, keeps, gives = checked(operator, id, key is not None, grouping is not None, then, retry is not None)
         if isinstance(grouping, Fields):
             Key.of(self.event, grouping.fields)
-        node_id = id if id is not None else self.job._free_id(f"{self.id}-{slug(name)}"[:60])
+        node_id = id if id is not None else self.job._free_id(f"{self.id}-{slug(type(operator).__name__)}"[:60])
         check_types(node_id, takes, self.event, self.id)
+        first = Port(self._inputs, takes, None if key is None else Key.of(self.event, key), grouping)
+        ports = (first, *(self._port(node_id, name, *given) for name, given in (others or {}).items()))
+        check_ports(operator, node_id, ports)
         return self.job._add(
-            Node(
-                node_id,
-                NodeKind.OPERATOR,
-                operator,
-                (Port(self._inputs, takes, None if key is None else Key.of(self.event, key), grouping),),
-                keeps,
-                gives,
-                on_error=then or "",
-                retry=retry,
-            ),
+            Node(node_id, NodeKind.OPERATOR, operator, ports, keeps, gives, on_error=then or "", retry=retry),
             parallelism,
         )
+
+    def _port(self, node_id: str, name: str, stream: Stream[Any], key: str | Iterable[str] | None) -> Port:
+        """A port besides the main one."""
+        if stream.job is not self.job:
+            raise other_job(self.job.name, stream)
+        return Port(stream._inputs, stream.event, None if key is None else Key.of(stream.event, key), name=name)
 
     @overload
     def channel(self, name: str) -> Stream[Any]: ...
@@ -195,9 +179,7 @@ class Stream(Generic[E]):
         """This stream and others of the same type, merged. Each input keeps its own order."""
         for other in others:
             if other.job is not self.job:
-                raise WrongUse(
-                    "SW-JOB-EDGE", f"{other.id} belongs to job {other.job.name!r}", f"build it in {self.job.name!r}"
-                )
+                raise other_job(self.job.name, other)
             check_types(f"the union with {self.id}", self.event, other.event, other.id)
         inputs = dict.fromkeys([*self._inputs, *(one for other in others for one in other._inputs)])
         return Stream(self.job, tuple(inputs), self.event)
@@ -309,6 +291,10 @@ class Stream(Generic[E]):
         return self.job._free_id(f"{self.id}-{kind if named.startswith('<') or function is None else slug(named)}"[:60])
 
 
+def other_job(name: str, stream: Stream[Any]) -> WrongUse:
+    return WrongUse("SW-JOB-EDGE", f"{stream.id} belongs to job {stream.job.name!r}", f"build it in {name!r}")
+
+
 def _gives(function: Callable[..., Any], to: type[O] | None) -> type[O]:
     """The type that a function returns: `to`, or its annotation."""
     if to is not None:
@@ -325,9 +311,3 @@ def _gives(function: Callable[..., Any], to: type[O] | None) -> type[O]:
             "add to=YourEvent, or annotate it: -> YourEvent",
         )
     return annotated  # type: ignore[return-value]  # mypy's `O` is what the annotation says
-
-
-def not_a(what: str, thing: object, expected: str) -> WrongUse:
-    shown = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
-    hint = f"; write {thing.__name__}(...)" if isinstance(thing, type) else ""
-    return WrongUse("SW-JOB-COMPONENT", f"{shown} is not a {what}", f"give {expected}{hint}")

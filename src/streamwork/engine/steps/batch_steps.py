@@ -17,12 +17,11 @@ from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns, as_columns, conforming, distinct, python_values
 from streamwork.components.schema import fields_of
 from streamwork.engine.steps.emitted import Outputs
-from streamwork.engine.steps.failure import RETURNED, error_text
+from streamwork.engine.steps.failure import RETURNED, BatchOfRows, error_text
 from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.operator_steps import InstanceStep, OperatorStep
 from streamwork.engine.steps.step import Step
 from streamwork.flow.batch import Batch, Given, join_outputs
-from streamwork.wording import plural
 
 ROWS = 65_536
 """Rows per batch. The fixed cost of a batch is shared by its rows."""
@@ -92,7 +91,7 @@ class BatchStep(Step):
                 if self._is_retried(columns, error):
                     self.rest = partial(self._do_again, pieces[place:])
                     break
-                raise self.failed(_Rows(columns), error, is_one=False) from error
+                raise self.failed(BatchOfRows(columns), error, is_one=False) from error
             self.processed += len(columns)
             self.delivered += len(columns)  # a batch does not identify the events that gave something
             done.extend(out)
@@ -102,7 +101,7 @@ class BatchStep(Step):
         return (
             self.tries is not None
             and isinstance(error, Exception)
-            and self.tries.failed(_Rows(columns), error, error_text(error))
+            and self.tries.failed(BatchOfRows(columns), error, error_text(error))
         )
 
     def _do_again(self, pieces: Sequence[Columns]) -> Outputs:
@@ -112,7 +111,7 @@ class BatchStep(Step):
         assert self.tries is not None
         if self.tries.marks.ended() and (error := self.tries.error) is not None:
             self.tries.over()
-            raise self.failed(_Rows(pieces[0]), error, is_one=False) from error
+            raise self.failed(BatchOfRows(pieces[0]), error, is_one=False) from error
         self.retried += 1
         outputs = self._do(pieces[:1])
         if self.rest is not None:  # it has failed again
@@ -200,15 +199,3 @@ class _Out:
         assert kind is not None
         pieces = as_columns(kind, given, self._node.id)
         return pieces[0] if len(pieces) == 1 else [event for piece in pieces for event in piece.events]
-
-
-class _Rows:
-    """Stands in an error for the events of a batch."""
-
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-
-    def __repr__(self) -> str:
-        return (
-            f"a batch of {plural(len(self._columns), 'event')}, the first of which is {self._columns[:1].events[0]!r}"
-        )

@@ -6,11 +6,13 @@ from typing import Any
 
 from streamwork.components import Instance
 from streamwork.components.acknowledging import EventFailed
+from streamwork.components.columns import Columns
 from streamwork.components.field_types import show
 from streamwork.components.sink import RowsRejected
 from streamwork.engine.steps.emitted import is_emit
 from streamwork.errors import JobFailed, StreamworkError, described, is_retryable, raised_at, writable
 from streamwork.job import Node
+from streamwork.wording import plural
 
 MOST_TEXT = 1_000  # characters of an error
 RETURNED = "apply returned a value, which is not used: send it with collector.emit(event)"
@@ -50,3 +52,15 @@ def applying_failed(
         about_one_event=about_one_event,
         component=node.id if about_one_event else "",
     )
+
+
+class BatchOfRows:
+    """Stands in an error for the events of a batch."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def __repr__(self) -> str:
+        return (
+            f"a batch of {plural(len(self._columns), 'event')}, the first of which is {self._columns[:1].events[0]!r}"
+        )

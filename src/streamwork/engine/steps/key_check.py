@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components import Key
 from streamwork.components.keys import instance_of
 from streamwork.errors import JobFailed
 from streamwork.job import Graph, Node, NodeKind
@@ -28,6 +32,16 @@ class KeyCheck:
         for key, group in zip(keys, self._key.groups(keys, self._groups), strict=True):
             if (home := instance_of(group, self._node.parallelism, self._groups)) != self._instance:
                 raise self._moved(key, home)
+
+    def check_columns(self, batch: pa.RecordBatch, key: Key) -> None:
+        """The same for the rows of a batch, whose fields of the key may have other names at this port."""
+        columns = [batch.column(name) for name in key.fields]
+        homes = key.column_instances(columns, self._node.parallelism, self._groups)
+        moved = np.flatnonzero(homes != self._instance)
+        if len(moved):
+            first = moved[0]
+            parts = tuple(column[int(first)].as_py() for column in columns)
+            raise self._moved(parts[0] if len(parts) == 1 else parts, int(homes[first]))
 
     def _moved(self, key: Any, home: int) -> JobFailed:
         fields = ", ".join(self._key.fields)

@@ -21,7 +21,7 @@ from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.step import Step
 from streamwork.errors import StreamworkError
 from streamwork.flow.batch import Batch
-from streamwork.flow.lineage import UNTRACKED
+from streamwork.flow.lineage import UNTRACKED, Lineage
 from streamwork.job import Node
 from streamwork.state import KeyedState
 
@@ -163,12 +163,18 @@ class KeyedStep(Step):
 
     # ---- timers -------------------------------------------------------------------------------------------------
 
-    def fired_at(self, outputs: Outputs, moment: int) -> Outputs:
-        """What timers emitted at the moment of an advance."""
+    def fired_at(self, outputs: Outputs, moment: int, watermark: int | None) -> Outputs:
+        """What timers emitted at the moment of an advance, to this watermark."""
         if not self.keeps_lineage:
             return outputs
-        at = moment + self.moment_of_timers
-        return {channel: batch.at(np.full(len(batch), at, np.int64)) for channel, batch in outputs.items()}
+        return {
+            channel: Batch(batch.given, self._lineage_of_timers(len(batch), moment, watermark))
+            for channel, batch in outputs.items()
+        }
+
+    def _lineage_of_timers(self, count: int, moment: int, watermark: int | None) -> Lineage:
+        known = None if watermark is None else np.full(count, watermark, np.int64)
+        return Lineage(watermarks=known, moments=np.full(count, moment + self.moment_of_timers, np.int64))
 
     def fire(self, clock: TimerClock, now: datetime) -> Outputs:
         """Call `on_timer` for every timer of that clock that is due. Each is counted like an event."""

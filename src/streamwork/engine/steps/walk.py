@@ -121,7 +121,8 @@ class Walk:
         outputs = timers.fire(self._clock, from_microseconds(int(self._times[due])))
         if timers.rest is not None:
             timers.rest = partial(self._fire_again, due)
-        return timers.fired_at(outputs, int(self._moments[due]))
+        watermark = int(self._times[due]) if self._clock is TimerClock.EVENT else None
+        return timers.fired_at(outputs, int(self._moments[due]), watermark)
 
     def _fire_again(self, due: int) -> Outputs:
         outputs = self._fire(due)
