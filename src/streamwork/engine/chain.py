@@ -162,7 +162,8 @@ class Chain:
                 step.tries.begin(marks)
             if isinstance(step, KeyedStep | InstanceStep):
                 if step.node.keeps is not None:
-                    step.state = states[name]
+                    state: Any = states[name]  # of the kind that the step keeps (`engine.instance.row_format`)
+                    step.state = state
                 if isinstance(step, KeyedStep):
                     step.use_state()
             elif isinstance(step, TableStep):

@@ -21,6 +21,7 @@ from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
 from streamwork.components.columns import check_entered
 from streamwork.components.field_types import Misfit
 from streamwork.components.source import source_changed
+from streamwork.components.table_operator import TableOperator
 from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
@@ -340,8 +341,9 @@ def _acked(acks: Acks | None) -> tuple[str, ...]:
 
 
 def row_format(graph: Graph, node: Node, groups: int) -> RowFormat:
-    """The rows of a component's state: by key, or one row per instance."""
+    """The rows of a component's state: by key and sub-key, or one row per instance."""
     first = node.inputs[0] if node.inputs else None
     event = node.gives if first is None else graph[first.node].emits(first.channel)
     assert event is not None and node.keeps is not None
-    return RowFormat(node.id, event, node.key, node.keeps, groups)
+    is_table = isinstance(node.component, TableOperator)
+    return RowFormat(node.id, event, node.key, node.keeps, groups, node.sub_key, is_table)

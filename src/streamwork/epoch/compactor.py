@@ -63,8 +63,8 @@ class Compactor(Participant):
         """The epoch whose manifest is to be kept until its snapshots are named."""
 
     def resume(self, footing: Footing) -> Sequence[str]:
-        keyed = [node for node in self._graph.stateful if node.key is not None]
-        self._rows = {node.id: row_format(self._graph, node, footing.identity.groups) for node in keyed}
+        formats = [row_format(self._graph, node, footing.identity.groups) for node in self._graph.stateful]
+        self._rows = {rows.component: rows for rows in formats if rows.key_names}
         return ()
 
     def contribute(self, epoch: Epoch, draft: ManifestDraft) -> None:

@@ -99,13 +99,20 @@ class Node:
                     f"{self.id}: {self.time!r} is not a datetime field of {self.gives.__name__ if self.gives else 'its events'}",
                     "name a field of type datetime that is always there",
                 )
-        if self.keeps is not None and self.key is not None:
-            for name in set(self.key.fields) & set(self.keeps.__struct_fields__):
+        if self.keeps is not None:
+            self._check_state_names(self.keeps)
+
+    def _check_state_names(self, keeps: type[Record]) -> None:
+        key = set(self.key.fields) if self.key is not None else set()
+        for kind in (self.sub_key, keeps):
+            for name in key & set(kind.__struct_fields__ if kind is not None else ()):
+                assert kind is not None
                 raise WrongUse(
                     "SW-KEY-CLASH",
-                    f"{self.id}: {self.keeps.__name__}.{name} has the name of the key field {name!r}",
+                    f"{self.id}: {kind.__name__}.{name} has the name of the key field {name!r}",
                     f"leave it out: the key is stored beside the record anyway, in a column {name!r}",
                 )
+            key |= set(kind.__struct_fields__ if kind is not None else ())
 
     def _check_ports(self) -> None:
         names = [port.name for port in self.ports]
@@ -138,6 +145,11 @@ class Node:
         return self.ports[0].key if self.ports else None
 
     @property
+    def sub_key(self) -> type[Record] | None:
+        """The fields that follow the key in the key of its state."""
+        return getattr(self.component, "sub_key", None)
+
+    @property
     def is_routed(self) -> bool:
         """True if a key or a grouping decides which instance gets an event."""
         return any(port.key is not None or port.grouping is not None for port in self.ports)
@@ -165,6 +177,7 @@ class Node:
             "id": self.id,
             "kind": self.kind.value,
             "keeps": _schema(self.keeps),
+            **({"sub_key": _schema(self.sub_key)} if self.sub_key is not None else {}),
             "gives": _schema(self.gives),
             "channels": {name: _schema(kind) for name, kind in self.channels.items()},
             **_signature(first),

@@ -8,6 +8,7 @@ from streamwork.state.cache import StateCache
 from streamwork.state.chain import FileChain, FileChains, epoch_of, essential, is_snapshot, ways
 from streamwork.state.files import StateFiles
 from streamwork.state.keyed import InstanceState, KeyedState, State
+from streamwork.state.table import Table
 from streamwork.state.view import StateView
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "StateCache",
     "StateFiles",
     "StateView",
+    "Table",
     "epoch_of",
     "essential",
     "is_snapshot",

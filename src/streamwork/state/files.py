@@ -17,6 +17,7 @@ from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size
 from streamwork.state.layer import Layer
 from streamwork.state.merge import merge
 from streamwork.state.rows import RowFormat, has_gone
+from streamwork.state.table import Table
 from streamwork.world import Disk, FileKind, FileRef
 
 EAGER_ROWS = 100_000
@@ -99,6 +100,9 @@ class StateFiles:
             return tuple(chain)
         table = rows.encode(state, epoch, everything=False)
         ref = self.write(place + DELTA, table, rows.key_names)
+        if isinstance(state, Table):
+            state.end_checkpoint()
+            return (*chain, ref)
         most = None if memory is None else _most_records(state, memory)
         in_use = len(state.records) + (len(state.slots) if state.slots is not None else 0)
         if most is not None and in_use > most * 7 // 8:

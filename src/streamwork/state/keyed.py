@@ -18,6 +18,7 @@ from streamwork.components import Record, Timer, TimerClock
 from streamwork.components.keys import canonical
 from streamwork.state.layer import Layer
 from streamwork.state.slots import Slots
+from streamwork.state.table import Table
 from streamwork.world import step_back
 
 TOGETHER = 4
@@ -304,7 +305,7 @@ class InstanceState:
         return 0
 
 
-State = KeyedState | InstanceState
+State = KeyedState | InstanceState | Table
 
 
 def size_of(key: Any, record: Record) -> int:

@@ -78,7 +78,7 @@ class Postings:
         self._end += int(room.sum())
 
     def _compact(self, more: int) -> None:
-        """Make the array of entries anew, without the room that moved keys have left, and with room for `more`."""
+        """Copy the entries without the room that moved keys have left, and make room for `more`."""
         keys = np.flatnonzero(self._room > 0)
         sizes, room = self._size[keys], self._room[keys]
         _, at = _spread(self._start[keys], sizes)

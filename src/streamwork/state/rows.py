@@ -1,13 +1,14 @@
 """Records as rows of a state file, and back.
 
-A row: the key columns, the record's columns, then `__group` (key group), `__epoch` (checkpoint that wrote the row),
-`__deleted` (the key is gone) and `__timers`. Instance state is one row without key columns, its `__group` null.
+A row: the key columns, those of the sub-key if there is one, the record's columns, then `__group` (key group), `__epoch`
+(checkpoint that wrote the row), `__deleted` (the key is gone) and `__timers`. A key and sub-key have one row; the group depends on
+the key alone. Instance state is one row without key columns, its `__group` null.
 DuckDB, Polars, pandas and Spark read it as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -25,6 +26,7 @@ from streamwork.errors import JobFailed
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layer import Layer, hashed
 from streamwork.state.slots import Slots
+from streamwork.state.table import Table
 
 TIMERS = pa.list_(pa.struct([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("clock", pa.string())]))
 NO_TIMERS = pa.nulls(0, TIMERS.value_type)  # pa.array would import pandas
@@ -39,22 +41,34 @@ PIECE = 8_192
 """Records that are made into columns at a time. Each is read several times, so they should fit into the processor's cache."""
 
 
-SLOTS_PIECE = 1 << 20
-"""Slots that are made into columns at a time."""
+TABLE_PIECE = 1 << 20
+"""Rows of a table that are made into columns at a time."""
 
 
 class RowFormat:
     """The rows of one component's state."""
 
-    def __init__(self, component: str, event: type[Event], key: Key | None, record: type[Record], groups: int) -> None:
+    def __init__(
+        self,
+        component: str,
+        event: type[Event],
+        key: Key | None,
+        record: type[Record],
+        groups: int,
+        sub_key: type[Record] | None = None,
+        is_table: bool = False,
+    ) -> None:
+        """`is_table`: the component is a `TableOperator`, whose state is a `Table`."""
         self.component = component
         self.record = record
         self._key = key
         self._groups = groups
-        self._key_types = [fields_of(event)[name] for name in key.fields] if key else []
-        key_fields = [
-            pa.field(n, t.arrow, t.nullable) for n, t in zip(key.fields if key else (), self._key_types, strict=True)
-        ]
+        self._sub_key = sub_key
+        self._is_table = is_table
+        known = fields_of(event)
+        self._key_types = {name: known[name] for name in key.fields} if key else {}
+        self._identity = {**self._key_types, **(fields_of(sub_key) if sub_key else {})}
+        key_fields = [pa.field(name, kind.arrow, kind.nullable) for name, kind in self._identity.items()]
         self.schema = pa.schema([*key_fields, *arrow_schema(record), *OWN_FIELDS])
         self.defaults = defaults_of(record)
         self.conform = Conform(self.schema, self.defaults)
@@ -81,6 +95,8 @@ class RowFormat:
         return gone + new + other
 
     def new_state(self) -> State:
+        if self._is_table:
+            return Table(self._key_types, self._sub_key, self.record)
         return KeyedState() if self._key else InstanceState()
 
     def encode(self, state: State, epoch: int, everything: bool) -> pa.Table:
@@ -88,9 +104,11 @@ class RowFormat:
         if isinstance(state, InstanceState):
             assert state.record is not None
             try:
-                return self._table([None], self._columns([state.record]), pa.nulls(1, pa.int32()), epoch, None, {})
+                return self._table([], self._columns([state.record]), epoch)
             except Misfit as misfit:
                 raise self._error(misfit, [state.record]) from None
+        if isinstance(state, Table):
+            return self._encode_table(state, epoch, everything)
         assert self._key is not None
         if state.slots is not None:
             return self._encode_slots(state, state.slots, epoch, everything)
@@ -104,7 +122,9 @@ class RowFormat:
             gone, empty = [record is None for record in kept], self.record()
             kept = [empty if record is None else record for record in kept]
         try:
-            return self._table(keys, self._columns(kept), None, epoch, gone, state.timers)
+            key_columns = [self._key_column(name, keys) for name in self._key_types]
+            waiting = [_stored(state.timers.get(key, ())) for key in keys] if state.timers else None
+            return self._table(key_columns, self._columns(kept), epoch, gone, waiting)
         except Misfit as misfit:
             if isinstance(misfit, Oversized) and len(keys) > 1:
                 raise
@@ -117,13 +137,44 @@ class RowFormat:
         chosen = np.arange(len(slots)) if everything else np.flatnonzero(slots.changed[: len(slots)])
 
         def encode(some: Any) -> pa.Table:
+            keys = slots.keys(some)
             columns = [slots.column(name, some) for name in self.record.__struct_fields__]
-            return self._table(slots.keys(some), columns, None, epoch, None, state.timers)
+            return self._table([self._key_column(name, keys) for name in self._key_types], columns, epoch)
 
         try:
-            return _in_pieces(encode, chosen, SLOTS_PIECE)
+            return _in_pieces(encode, chosen, TABLE_PIECE)
         except Misfit as misfit:
             raise misfit_error(misfit, self.record, [], self.component) from None
+
+    def _encode_table(self, state: Table, epoch: int, everything: bool) -> pa.Table:
+        """Keys that are gone, then rows that changed; no key is in both."""
+
+        def encode(places: Any) -> pa.Table:
+            keys = state.keys(places).columns
+            return self._table(keys, [self._checked(state, name, places) for name in fields_of(self.record)], epoch)
+
+        def encode_gone(keys: pa.RecordBatch) -> pa.Table:
+            empty = self._columns([self.record()])
+            columns = [column.take(pa.array(np.zeros(keys.num_rows, np.int64))) for column in empty]
+            return self._table(keys.columns, columns, epoch, np.ones(keys.num_rows, bool))
+
+        try:
+            gone = [] if everything else [encode_gone(keys) for keys in state.removed() if keys.num_rows]
+            changed = _in_pieces(encode, state.places() if everything else state.changed(), TABLE_PIECE)
+        except Misfit as misfit:
+            raise misfit_error(misfit, self.record, [], self.component) from None
+        return pa.concat_tables([*gone, changed]) if gone else changed
+
+    def _checked(self, state: Table, name: str, places: np.ndarray[Any, Any]) -> pa.Array:
+        """Raises Misfit, with the field in `path`."""
+        try:
+            column = state.values(name, places)
+            fields_of(self.record)[name].check_column(column)
+        except Oversized:
+            raise
+        except Misfit as misfit:
+            raise Misfit(misfit.value, misfit.expected, name) from None
+        return column
 
     def _columns(self, records: list[Any]) -> list[pa.Array]:
         return [build_column(self.record, name, records) for name in self.record.__struct_fields__]
@@ -135,15 +186,15 @@ class RowFormat:
             error.cause += f" with key {show(keys[place])}"
         return error
 
-    def _key_column(self, place: int, keys: Sequence[Any]) -> pa.Array:
+    def _key_column(self, name: str, keys: Sequence[Any]) -> pa.Array:
         """Raises Oversized; a key that does not fit is refused."""
-        assert self._key is not None
+        place = self.key_names.index(name)
         try:
-            return self._key_types[place].build(self._key.column(place, keys))
+            return self._identity[name].build(list(keys) if len(self._identity) == 1 else [key[place] for key in keys])
         except Oversized:
             raise
         except Misfit as misfit:
-            named = Misfit(misfit.value, misfit.expected, f"key {self._key.fields[place]}")
+            named = Misfit(misfit.value, misfit.expected, f"key {name}")
             raise misfit_error(named, self.record, [], self.component) from None
 
     def decode(self, table: pa.Table, state: State) -> None:
@@ -151,6 +202,9 @@ class RowFormat:
         if isinstance(state, InstanceState):
             for state.record in self.records(table):
                 state.saved = state.record
+            return
+        if isinstance(state, Table):
+            self._decode_table(table, state)
             return
         keys, some_gone = self.keys(table), has_gone(table)
         if state.slots is not None:
@@ -166,6 +220,19 @@ class RowFormat:
                     state.gone.add(key)
         self.set_timers(table, state)
 
+    def _decode_table(self, table: pa.Table, state: Table) -> None:
+        for batch in table.to_batches():
+            keys, gone = batch.select(self.key_names), batch.column("__deleted")
+            if pc.any(gone).as_py():
+                places = state.find(keys.filter(gone))
+                state.forget(places[places >= 0])
+                batch = batch.filter(pc.invert(gone))
+                keys = batch.select(self.key_names)
+            places = state.place(keys)
+            for name in fields_of(self.record):
+                state.put(name, places, batch.column(name))
+        state.end_checkpoint()
+
     def set_timers(self, table: pa.Table, state: KeyedState) -> None:
         """Set the timers of the keys that have some."""
         timers = table.column("__timers")
@@ -178,9 +245,8 @@ class RowFormat:
                 state.set_timer(key, Timer(timer["at"].astimezone(UTC), TimerClock(timer["clock"])))
 
     def hashes(self, keys: list[Any]) -> np.ndarray[Any, Any]:
-        places = range(len(self._key_types))
         return np.concatenate(
-            list(halving(lambda some: hashed([self._key_column(place, some) for place in places]), keys))
+            list(halving(lambda some: hashed([self._key_column(name, some) for name in self._identity]), keys))
         )
 
     def find(
@@ -199,17 +265,14 @@ class RowFormat:
                 yield place, keys[place], None if deleted else record
 
     def keys(self, table: pa.Table) -> list[Any]:
-        """The key values of the rows, as operators see them."""
-        assert self._key is not None
-        columns = [
-            field.restore(table.column(name).to_pylist())
-            for name, field in zip(self._key.fields, self._key_types, strict=True)
-        ]
+        """The key values of the rows, as operators see them; with a sub-key, tuples of the fields of both."""
+        columns = [field.restore(table.column(name).to_pylist()) for name, field in self._identity.items()]
         return list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
 
     @property
     def key_names(self) -> list[str]:
-        return list(self._key.fields) if self._key else []
+        """The columns of the key and sub-key: no two rows have the same values."""
+        return list(self._identity)
 
     def records(self, table: pa.Table) -> list[Any]:
         """The records of the rows."""
@@ -217,30 +280,28 @@ class RowFormat:
 
     def _table(
         self,
-        keys: Sequence[Any],
-        columns: list[pa.Array],
-        groups: pa.Array | None,
+        keys: Sequence[pa.Array],
+        columns: Sequence[pa.Array],
         epoch: int,
-        gone: list[bool] | None,
-        timers: Mapping[Any, Iterable[Timer]],
+        gone: Sequence[bool] | np.ndarray[Any, Any] | None = None,
+        timers: Sequence[Any] | None = None,
     ) -> pa.Table:
-        """Without `groups`, those of the keys; without `gone`, none is."""
-        count = len(keys)
-        if timers:
-            waiting = array_of([_stored(timers.get(key, ())) for key in keys], TIMERS)
+        """Without `gone`, none is; without `timers`, there are none."""
+        count = len(keys[0]) if keys else 1
+        if timers is not None:
+            waiting = array_of(timers, TIMERS)
         else:
             waiting = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), NO_TIMERS, type=TIMERS)
-        key_columns = [self._key_column(place, keys) for place in range(len(self._key_types))]
-        if groups is None:
-            assert self._key is not None
-            groups = pa.array(self._key.column_groups(key_columns, self._groups), pa.int32())
+        groups = pa.nulls(count, pa.int32())
+        if self._key is not None:
+            groups = pa.array(self._key.column_groups(keys[: len(self._key_types)], self._groups), pa.int32())
         own = [
             groups,
             pa.repeat(pa.scalar(epoch, pa.int64()), count),
             pa.repeat(pa.scalar(False), count) if gone is None else pa.array(gone, pa.bool_()),
             waiting,
         ]
-        return pa.Table.from_arrays([*key_columns, *columns, *own], schema=self.schema)
+        return pa.Table.from_arrays([*keys, *columns, *own], schema=self.schema)
 
 
 def _in_pieces(encode: Callable[[Any], pa.Table], given: Any, piece: int = PIECE) -> pa.Table:

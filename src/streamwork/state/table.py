@@ -220,7 +220,7 @@ class Table:
 
 
 class RowsByKey:
-    """The rows of each key, whatever their sub-keys."""
+    """The rows of each key, of all its sub-keys."""
 
     def __init__(self, owners: KeyPlaces) -> None:
         self._owners = owners

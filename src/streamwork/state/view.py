@@ -25,7 +25,10 @@ INSTANCE = "__instance"
 
 
 class StateView:
-    """Key -> record of one component, over all of its instances. Of instance state: instance number -> record."""
+    """Key -> record of one component, over all of its instances. Of instance state: instance number -> record.
+
+    Where there is a sub-key, a key is the tuple of the fields of key and sub-key.
+    """
 
     def __init__(self, files: StateFiles, rows: RowFormat, chains: Mapping[str, FileChain]) -> None:
         """`chains`: instance -> chain of state files, as a manifest names them for the component."""
