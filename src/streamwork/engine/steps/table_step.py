@@ -205,7 +205,8 @@ class _Passage:
             if step.keeps_lineage:
                 due = np.minimum(times.searchsorted(one.times, "left"), len(times) - 1)
                 at = moments[due] + step.moment_of_timers if step.orders else None
-                watermarks = one.times if self._clock is TimerClock.EVENT else None
+                # What is due at a time comes just before the watermark reaches it: for a window behind, it is in time.
+                watermarks = one.times - 1 if self._clock is TimerClock.EVENT else None
                 lineage = Lineage(watermarks=watermarks, moments=at)
             found.add(one, lineage)
 
