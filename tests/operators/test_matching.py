@@ -1,6 +1,5 @@
 """The algorithms of joins, compared with DuckDB."""
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,7 +12,6 @@ KEYS = st.one_of(st.none(), st.sampled_from(["a", "b", "c", ""]))
 FAR = 2**50  # such times do not fit beside a code
 TIMES = st.one_of(st.integers(-5, 20), st.sampled_from([FAR, FAR + 3, -FAR]))
 ROWS = st.lists(st.tuples(KEYS, st.integers(0, 1), TIMES), max_size=12)
-DUCKDB = duckdb.connect(config={"threads": 1})
 
 
 def sides(left, right):
@@ -33,40 +31,40 @@ def sides(left, right):
     return tables, codes, times
 
 
-def oracle(tables, sql):
+def oracle(duck, tables, sql):
     for name, table in zip(("l", "r"), tables, strict=True):
-        DUCKDB.register(name, table)
-    return DUCKDB.execute(sql).fetchall()
+        duck.register(name, table)
+    return duck.execute(sql).fetchall()
 
 
 @settings(max_examples=40, deadline=None)
 @given(ROWS, ROWS)
-def test_equal(left, right):
+def test_equal(duck, left, right):
     tables, codes, _ = sides(left, right)
     rows, others = matching.equal(*codes)
-    expected = oracle(tables, "select l.row, r.row from l join r using (name, number) order by all")
+    expected = oracle(duck, tables, "select l.row, r.row from l join r using (name, number) order by all")
     assert list(zip(rows.tolist(), others.tolist(), strict=True)) == expected
 
 
 @settings(max_examples=60, deadline=None)
 @given(ROWS, ROWS, st.integers(0, 6))
-def test_within(left, right, distance):
+def test_within(duck, left, right, distance):
     tables, codes, times = sides(left, right)
     rows, others = matching.within(codes[0], times[0], codes[1], times[1], distance)
     sql = f"""select l.row, r.row from l join r on l.name = r.name and l.number = r.number and abs(l.t - r.t) <= {distance}
               order by l.row, r.t, r.row"""
-    assert list(zip(rows.tolist(), others.tolist(), strict=True)) == oracle(tables, sql)
+    assert list(zip(rows.tolist(), others.tolist(), strict=True)) == oracle(duck, tables, sql)
 
 
 @settings(max_examples=60, deadline=None)
 @given(ROWS, ROWS)
-def test_as_of(left, right):
+def test_as_of(duck, left, right):
     tables, codes, times = sides(left, right)
     found = matching.as_of(codes[0], times[0], codes[1], times[1])
     sql = """select l.row, coalesce(last.row, -1) from l asof left join
              (select name, number, t, max(row) as row from r group by all) last
              on l.name = last.name and l.number = last.number and l.t >= last.t order by l.row"""
-    assert list(enumerate(found.tolist())) == oracle(tables, sql)
+    assert list(enumerate(found.tolist())) == oracle(duck, tables, sql)
 
 
 @given(st.lists(st.integers(-1, 3)))
@@ -76,10 +74,10 @@ def test_numbered(codes):
 
 
 @pytest.mark.parametrize("distance", [4, 6])
-def test_a_bound_that_is_off_by_one_is_noticed(distance):
+def test_a_bound_that_is_off_by_one_is_noticed(duck, distance):
     """A negative control: DuckDB's result differs."""
     left, right = [("a", 0, 0), ("a", 0, 10)], [("a", 0, 5), ("a", 0, 16)]
     tables, codes, times = sides(left, right)
     rows, others = matching.within(codes[0], times[0], codes[1], times[1], distance)
-    expected = oracle(tables, "select l.row, r.row from l join r on l.name = r.name and abs(l.t - r.t) <= 5")
+    expected = oracle(duck, tables, "select l.row, r.row from l join r on l.name = r.name and abs(l.t - r.t) <= 5")
     assert sorted(zip(rows.tolist(), others.tolist(), strict=True)) != sorted(expected)

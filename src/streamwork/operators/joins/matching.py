@@ -1,7 +1,7 @@
 """Which rows of two sets of columns belong together. Pure functions on numpy arrays: no loop over rows.
 
-A code is a small number that stands for a key: rows have equal keys where they have equal codes. `NO_KEY` stands for a key with a
-null, which matches nothing. Times are microseconds.
+A code is a small number that stands for a key: rows have equal keys where they have equal codes. `NO_KEY` stands for a key
+with a null, which matches nothing. Times are microseconds.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def equal(left: Array, right: Array) -> tuple[Array, Array]:
 
 
 def within(left: Array, left_times: Array, right: Array, right_times: Array, distance: int) -> tuple[Array, Array]:
-    """(left row, right row) of all rows with equal codes whose times are at most `distance` apart, ordered by left row, then by the
-    right row's time, then by right row.
+    """(left row, right row) of all rows with equal codes whose times are at most `distance` apart, ordered by left row, then
+    by the right row's time, then by right row.
     """
     order, known = _with_key(right)
     if not len(left) or not len(order):
@@ -68,8 +68,8 @@ def within(left: Array, left_times: Array, right: Array, right_times: Array, dis
 
 
 def as_of(left: Array, left_times: Array, right: Array, right_times: Array) -> Array:
-    """For each left row, the right row with its code that has the largest time at or before its own; the last of several. `NO_ROW`
-    where there is none.
+    """For each left row, the right row with its code that has the largest time at or before its own; the last of several.
+    `NO_ROW` where there is none.
     """
     order, known = _with_key(right)
     if not len(left) or not len(order):

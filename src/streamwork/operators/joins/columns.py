@@ -1,0 +1,81 @@
+"""Columns of sides: rows by place, with nulls where a side has no row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components.made import annotations_of
+from streamwork.components.schema import arrow_schema
+from streamwork.components.table_operator import NEVER, StateTable, TableCollector
+from streamwork.components.times import microseconds
+
+Array = np.ndarray[Any, Any]
+
+
+def times_of(batch: pa.RecordBatch, field: str) -> Array:
+    """A column of times, in microseconds."""
+    return np.asarray(batch.column(field).cast(pa.int64()).to_numpy())
+
+
+def as_times(microseconds: Array) -> pa.Array:
+    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+
+def minimum_of(collector: TableCollector) -> int:
+    """How far event time has come in all inputs before this wave; `NEVER` while an input has brought none."""
+    return NEVER if collector.watermark is None else microseconds(collector.watermark)
+
+
+def state_times(state: StateTable, name: str, places: Array) -> Array:
+    """A column of times of the state, in microseconds."""
+    return state.numbers(name, places).view(np.int64)
+
+
+def keys_of(batch: pa.RecordBatch, fields: Sequence[str], names: Sequence[str]) -> pa.RecordBatch:
+    """The key columns of a batch, named as in the state."""
+    return pa.RecordBatch.from_arrays([batch.column(field) for field in fields], names=list(names))
+
+
+def rows_with_key(keys: pa.RecordBatch) -> Array:
+    """The rows whose key has no null: others match nothing."""
+    rows = np.arange(keys.num_rows)
+    for column in keys.columns:
+        if column.null_count:
+            rows = rows[column.is_valid().to_numpy(zero_copy_only=False)[rows]]
+    return rows
+
+
+def taken(column: pa.Array, rows: Array) -> pa.Array:
+    """The values of these rows; null where a row is -1."""
+    absent = rows < 0
+    return column.take(pa.array(rows, mask=absent) if absent.any() else pa.array(rows))
+
+
+def looked_up(state: StateTable, name: str, places: Array) -> pa.Array:
+    """The values at these places of the state; null where a place is -1."""
+    known = places >= 0
+    if known.all():
+        return state.values(name, places)
+    numbers = np.cumsum(known) - 1
+    return taken(state.values(name, places[known]), np.where(known, numbers, -1))
+
+
+def batch_of(event: type[msgspec.Struct], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """A batch of a type, from columns by name. An optional field may have another Arrow type inside."""
+    schema = arrow_schema(event)
+    fitted = [
+        column if column.type == field.type else column.cast(field.type)
+        for field, column in ((field, columns[field.name]) for field in schema)
+    ]
+    return pa.RecordBatch.from_arrays(fitted, schema=schema)
+
+
+def kept_fields(event: type[msgspec.Struct], names: Sequence[str], prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """The fields of a record that keeps these fields of an event: name -> (annotation, default). All may be null."""
+    known = annotations_of(event)
+    return {f"{prefix}{name}": (known[name] | None, None) for name in names}

@@ -1,0 +1,215 @@
+"""Stream with tables: each row meets, in each table, the version of its key that is valid at its time.
+
+A row waits until the watermark is beyond its time + the lateness of the tables: then no table can get a version that is valid
+at that time. It is late if the watermark of its own partition is beyond its time + `lateness`, which is at most the history of
+the tables: then its version may be forgotten. Without event time, a row meets the newest version that there is when it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components import Event, Instance, Record
+from streamwork.components.collector import TimerClock
+from streamwork.components.columns import distinct
+from streamwork.components.made import make_record
+from streamwork.components.table_operator import NEVER, Rows, StateTable, TableCollector, TableOperator
+from streamwork.components.times import BEGINNING
+from streamwork.errors import WrongUse
+from streamwork.operators.joins.columns import (
+    Array,
+    as_times,
+    batch_of,
+    kept_fields,
+    keys_of,
+    looked_up,
+    minimum_of,
+    rows_with_key,
+    state_times,
+    taken,
+    times_of,
+)
+from streamwork.operators.joins.kinds import JoinKind
+from streamwork.operators.joins.numbering import NUMBER, Numbering
+from streamwork.operators.joins.result import LEFT, Result, Side
+from streamwork.operators.joins.table import FROM, TableOfStream, versions_at
+from streamwork.operators.late import LATE, judge, late_type
+
+Column = Callable[[str], pa.Array]
+
+
+class Waiting(Record):
+    """The sub-key of a row that waits for its time."""
+
+    join_time: datetime = BEGINNING
+    join_number: int = 0
+    """Tells rows of one key and time apart."""
+
+
+class TableJoin(TableOperator[Any, Any, Any]):
+    """Joins rows with tables on arrival."""
+
+    def __init__(self, left: Side, tables: Sequence[TableOfStream], kind: JoinKind, result: Result) -> None:
+        self._left = left
+        self._tables = {table.side.name: table for table in tables}
+        self._kind = kind
+        self._result = result
+        self.ports = {table.side.name: table.side.event for table in tables}
+        self.keeps_key = all(
+            (source := result.fields.get(name)) is not None and (source.side, source.field) == (LEFT, name)
+            for name in left.key
+        )
+
+    def types(self) -> tuple[type[Event], type[Record] | None, type[Event]]:
+        return self._left.event, None, self._result.event
+
+    def apply_rows(
+        self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
+    ) -> None:
+        keys = keys_of(rows.batch, self._left.key, self._left.key)
+        self._meet(keys, rows.batch.column, None, np.arange(rows.batch.num_rows), tables, collector)
+
+    def _meet(
+        self,
+        keys: pa.RecordBatch,
+        column: Column,
+        times: Array | None,
+        rows: Array,
+        tables: Mapping[str, StateTable],
+        collector: TableCollector,
+    ) -> None:
+        """Emit rows with the versions that they meet. `column` has the fields of the left side; `rows` are their places in the
+        batch that has arrived.
+        """
+        joined = self._joined(keys, column, times, tables)
+        if joined is not None:
+            matched, batch = joined
+            collector.emit_batch(batch, rows=rows[matched])
+
+    def _joined(
+        self, keys: pa.RecordBatch, column: Column, times: Array | None, tables: Mapping[str, StateTable]
+    ) -> tuple[Array, pa.RecordBatch] | None:
+        """(the rows that are emitted, their result)"""
+        codes, known = distinct(keys, keys.schema.names)
+        found: list[Array] = []
+        for name, table in self._tables.items():
+            asked = keys_of(known, known.schema.names, table.side.key)
+            found.append(versions_at(table, tables[name], codes, asked, times))
+        rows = np.arange(len(codes))
+        if not self._kind.keeps_left:
+            rows = np.flatnonzero(np.all([places >= 0 for places in found], axis=0))
+        if not len(rows):
+            return None
+        whole, columns = len(rows) == len(codes), {}
+        for field, source in self._result.fields.items():
+            if source.side == LEFT:
+                columns[field] = column(source.field) if whole else taken(column(source.field), rows)
+                continue
+            table = list(self._tables.values())[source.side - 1]
+            state, places = tables[table.side.name], found[source.side - 1][rows]
+            columns[field] = looked_up(state, FROM if source.field == table.time else source.field, places)
+        return rows, batch_of(self._result.event, columns)
+
+
+class TimedTableJoin(TableJoin):
+    """Joins rows with the versions of tables that are valid at their time."""
+
+    sub_key = Waiting
+    judges_lateness = True
+    clocks = frozenset((TimerClock.EVENT,))
+
+    def __init__(
+        self,
+        left: Side,
+        tables: Sequence[TableOfStream],
+        kind: JoinKind,
+        result: Result,
+        time: str,
+        lateness: int,
+    ) -> None:
+        """`time` is the time field of the left side; `lateness` is microseconds."""
+        super().__init__(left, tables, kind, result)
+        self._time = time
+        self._lateness = lateness
+        self._wait = max(table.lateness for table in tables)
+        self._late = late_type(left.event)
+        self.channels = {LATE: self._late}
+        used = dict.fromkeys(result.of_side(LEFT))
+        self._kept = [name for name in used if name not in left.key and name != time]
+        for name in {"join_time", NUMBER} & {*left.key, *self._kept}:
+            raise WrongUse(
+                "SW-KEY-CLASH",
+                f"{left.event.__name__}.{name} has the name of a column of the join's state",
+                "rename it before the join, with map",
+            )
+        self._record = make_record("WaitingRow", kept_fields(left.event, self._kept))
+        self._numbering = Numbering()
+
+    def types(self) -> tuple[type[Event], type[Record] | None, type[Event]]:
+        return self._left.event, self._record, self._result.event
+
+    def setup_instance(self, instance: Instance) -> None:
+        self._numbering = Numbering()
+
+    def apply_rows(
+        self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
+    ) -> None:
+        batch, times, minimum = rows.batch, times_of(rows.batch, self._time), minimum_of(collector)
+        judged = judge(times + self._lateness, rows.watermarks, minimum, inclusive=False)
+        if judged.late.any():
+            late = np.flatnonzero(judged.late)
+            collector.emit_batch(judged.batch(self._late, batch), LATE, rows=late)
+        waits = ~judged.late
+        if minimum != NEVER:
+            ready = np.flatnonzero(waits & (times + self._wait < minimum))
+            waits[ready] = False
+            if len(ready):
+                some = batch.take(pa.array(ready))
+                self._meet(
+                    keys_of(some, self._left.key, self._left.key), some.column, times[ready], ready, tables, collector
+                )
+        waiting = np.flatnonzero(waits)
+        if len(waiting):
+            self._keep(batch.take(pa.array(waiting)), times[waiting], state)
+
+    def on_time(
+        self,
+        clock: TimerClock,
+        time: int,
+        state: StateTable,
+        tables: Mapping[str, StateTable],
+        collector: TableCollector,
+    ) -> None:
+        due = state.due("join_time", time - self._wait - 1)
+        if not len(due):
+            return
+        times = state_times(state, "join_time", due)
+        keys = state.keys(due).select(list(self._left.key))
+
+        def column(field: str) -> pa.Array:
+            if field in self._left.key:
+                return keys.column(field)
+            return state.values("join_time" if field == self._time else field, due)
+
+        joined = self._joined(keys, column, times, tables)
+        if joined is not None:
+            rows, batch = joined
+            collector.emit_batch(batch, times=times[rows] + self._wait + 1)
+        state.forget(due)
+
+    def _keep(self, batch: pa.RecordBatch, times: Array, state: StateTable) -> None:
+        """Let rows wait for their time."""
+        keys = keys_of(batch, self._left.key, self._left.key)
+        if not self._kind.keeps_left:
+            known = rows_with_key(keys)
+            batch, keys, times = batch.take(pa.array(known)), keys.take(pa.array(known)), times[known]
+        sub_key = [as_times(times), self._numbering.take(len(times), state)]
+        names = [*keys.schema.names, "join_time", NUMBER]
+        places = state.place(pa.RecordBatch.from_arrays([*keys.columns, *sub_key], names=names))
+        for name in self._kept:
+            state.put(name, places, batch.column(name))

@@ -1,0 +1,213 @@
+"""Stream with stream, within a bound of time.
+
+Two rows match if their keys are equal and their times are at most `within` apart. A pair is emitted when its second row
+arrives. A row is kept until the watermark reaches its time + 2 within + lateness: until then a row in time may match it. Then
+it is forgotten, and emitted without a match if the kind of join asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components import Event, Instance, Record
+from streamwork.components.collector import TimerClock
+from streamwork.components.columns import distinct
+from streamwork.components.made import make_record
+from streamwork.components.table_operator import Rows, StateTable, TableCollector, TableOperator
+from streamwork.components.times import BEGINNING
+from streamwork.operators.joins import matching
+from streamwork.operators.joins.columns import (
+    Array,
+    as_times,
+    batch_of,
+    kept_fields,
+    keys_of,
+    minimum_of,
+    rows_with_key,
+    state_times,
+    taken,
+    times_of,
+)
+from streamwork.operators.joins.kinds import JoinKind
+from streamwork.operators.joins.numbering import NUMBER, Numbering
+from streamwork.operators.joins.result import LEFT, Result, Side
+from streamwork.operators.late import LATE, judge, late_type
+
+RIGHT = 1
+RIGHT_PORT = "right"
+LATE_RIGHT = "late-right"
+PREFIXES = ("left_", "right_")
+
+
+class Kept(Record):
+    """The sub-key of a row that may still find a match."""
+
+    join_right: bool = False
+    join_time: datetime = BEGINNING
+    join_number: int = 0
+    """Tells rows of one key, side and time apart."""
+
+
+class TimeBoundedJoin(TableOperator[Any, Any, Any]):
+    """Joins the rows of two ports within a bound of time."""
+
+    sub_key = Kept
+    judges_lateness = True
+    clocks = frozenset((TimerClock.EVENT,))
+
+    def __init__(
+        self,
+        sides: tuple[Side, Side],
+        times: tuple[str, str],
+        kind: JoinKind,
+        result: Result,
+        within: int,
+        lateness: int,
+    ) -> None:
+        """`times` are the time fields of both sides; `within` and `lateness` are microseconds."""
+        self._sides = sides
+        self._times = times
+        self._kind = kind
+        self._result = result
+        self._within = within
+        self._lateness = lateness
+        self._outer = (kind.keeps_left, kind.keeps_right)
+        self._late = tuple(late_type(side.event) for side in sides)
+        self.channels = {LATE: self._late[LEFT], LATE_RIGHT: self._late[RIGHT]}
+        self.ports = {RIGHT_PORT: sides[RIGHT].event}
+        # The key and the time are in the state's key; what the result does not have is not kept.
+        self._columns = tuple(
+            [f for f in dict.fromkeys(result.of_side(n)) if f not in side.key and f != times[n]]
+            for n, side in enumerate(sides)
+        )
+        fields = {"matched": (bool, False)} if any(self._outer) else {}
+        for number, side in enumerate(sides):
+            fields |= kept_fields(side.event, self._columns[number], PREFIXES[number])
+        self._record = make_record("JoinRow", fields)
+        self.keeps_key = all(
+            (source := result.fields.get(name)) is not None and source.side == LEFT and source.field == name
+            for name in sides[LEFT].key
+        ) and (not kind.keeps_right or sides[LEFT].key == sides[RIGHT].key)
+        self._numbering = Numbering()
+
+    def types(self) -> tuple[type[Event], type[Record], type[Event]]:
+        return self._sides[LEFT].event, self._record, self._result.event
+
+    def setup_instance(self, instance: Instance) -> None:
+        self._numbering = Numbering()
+
+    def apply_rows(
+        self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
+    ) -> None:
+        mine = RIGHT if rows.port == RIGHT_PORT else LEFT
+        batch, times = rows.batch, times_of(rows.batch, self._times[mine])
+        judged = judge(times + self._within + self._lateness, rows.watermarks, minimum_of(collector))
+        numbers = np.flatnonzero(~judged.late)
+        if len(numbers) < len(times):
+            late = np.flatnonzero(judged.late)
+            collector.emit_batch(judged.batch(self._late[mine], batch), (LATE, LATE_RIGHT)[mine], rows=late)
+            batch, times = batch.take(pa.array(numbers)), times[numbers]
+        keys = keys_of(batch, self._sides[mine].key, self._sides[LEFT].key)
+        codes, known = distinct(keys, self._sides[LEFT].key)
+        found, places = self._candidates(state, known, 1 - mine, times)
+        pairs, others = matching.within(
+            codes.astype(np.int64), times, found, state_times(state, "join_time", places), self._within
+        )
+        if len(pairs):
+            columns = self._matched(batch, pairs, mine, state, places[others])
+            collector.emit_batch(batch_of(self._result.event, columns), rows=numbers[pairs])
+            if self._outer[1 - mine]:
+                state.put("matched", np.unique(places[others]), np.ones(len(np.unique(others)), bool))
+        self._keep(batch, keys, times, mine, state, pairs)
+
+    def on_time(
+        self,
+        clock: TimerClock,
+        time: int,
+        state: StateTable,
+        tables: Mapping[str, StateTable],
+        collector: TableCollector,
+    ) -> None:
+        wait = 2 * self._within + self._lateness
+        due = state.due("join_time", time - wait)
+        if len(due) and any(self._outer):
+            right = state.numbers("join_right", due)
+            lonely = ~state.numbers("matched", due) & np.where(right, self._outer[RIGHT], self._outer[LEFT])
+            alone, right = due[lonely], right[lonely]
+            if len(alone):
+                columns = self._unmatched(state, alone, right)
+                times = state_times(state, "join_time", alone) + wait
+                collector.emit_batch(batch_of(self._result.event, columns), times=times)
+        state.forget(due)
+
+    def _candidates(self, state: StateTable, known: pa.RecordBatch, side: int, times: Array) -> tuple[Array, Array]:
+        """(key, place) of the rows of a side that may match: those of these keys, in the range of these times."""
+        if not len(times):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        found, places = state.matches(known)
+        kept = state_times(state, "join_time", places)
+        near = (kept >= times.min() - self._within) & (kept <= times.max() + self._within)
+        near &= state.numbers("join_right", places) == (side == RIGHT)
+        return found[near], places[near]
+
+    def _matched(
+        self, batch: pa.RecordBatch, rows: Array, mine: int, state: StateTable, places: Array
+    ) -> dict[str, pa.Array]:
+        """The columns of pairs: of rows of a batch, and of places of the state."""
+        columns = {}
+        for name, source in self._result.fields.items():
+            if source.side == mine:
+                columns[name] = taken(batch.column(source.field), rows)
+            else:
+                columns[name] = self._kept_column(state, places, source.side, source.field)
+        return columns
+
+    def _unmatched(self, state: StateTable, places: Array, right: Array) -> dict[str, pa.Array]:
+        """The columns of rows that found no match: those of the other side are null."""
+        columns = {}
+        for name, source in self._result.fields.items():
+            column = self._kept_column(state, places, source.side, source.field)
+            side = self._sides[source.side]
+            other = self._sides[1 - source.side]
+            shared = source.field in side.key and other.key[side.key.index(source.field)] == source.field
+            if not shared and (source.field == self._times[source.side] or source.field in side.key):
+                rows = np.arange(len(places))
+                column = taken(column, np.where(right == (source.side == RIGHT), rows, -1))
+            columns[name] = column
+        return columns
+
+    def _kept_column(self, state: StateTable, places: Array, side: int, field: str) -> pa.Array:
+        """A field of a side, at these places. The key and the time are those of the row, of either side."""
+        key = self._sides[side].key
+        if field in key:
+            return state.values(self._sides[LEFT].key[key.index(field)], places)
+        return state.values("join_time" if field == self._times[side] else f"{PREFIXES[side]}{field}", places)
+
+    def _keep(
+        self, batch: pa.RecordBatch, keys: pa.RecordBatch, times: Array, mine: int, state: StateTable, pairs: Array
+    ) -> None:
+        """Store rows that may still find a match. One without a key is stored only to be emitted when its time is over."""
+        rows = np.arange(len(times)) if self._outer[mine] else rows_with_key(keys)
+        if not len(rows):
+            return
+        matched = np.zeros(len(times), bool)
+        matched[pairs] = True
+        if len(rows) < len(times):
+            batch, keys = batch.take(pa.array(rows)), keys.take(pa.array(rows))
+            times, matched = times[rows], matched[rows]
+        sub_key = [
+            pa.array(np.full(len(rows), mine == RIGHT)),
+            as_times(times),
+            self._numbering.take(len(rows), state),
+        ]
+        names = [*keys.schema.names, "join_right", "join_time", NUMBER]
+        places = state.place(pa.RecordBatch.from_arrays([*keys.columns, *sub_key], names=names))
+        for field in self._columns[mine]:
+            state.put(f"{PREFIXES[mine]}{field}", places, batch.column(field))
+        if self._outer[mine]:
+            state.put("matched", places, matched)
