@@ -43,7 +43,7 @@ def equal(left: Array, right: Array) -> tuple[Array, Array]:
     starts = np.cumsum(counts) - counts
     order = order[np.argsort(known, kind="stable")]
     found = np.where(left == NO_KEY, 0, counts[left] if len(counts) else 0)
-    rows, places = _expanded(starts[left] if len(counts) else np.zeros_like(left), found)
+    rows, places = expanded(starts[left] if len(counts) else np.zeros_like(left), found)
     return rows, order[places]
 
 
@@ -63,7 +63,7 @@ def within(left: Array, left_times: Array, right: Array, right_times: Array, dis
     starts = np.searchsorted(numbers, left * span + lows)
     counts = np.searchsorted(numbers, left * span + highs, "right") - starts
     counts[left == NO_KEY] = 0
-    rows, places = _expanded(starts, counts)
+    rows, places = expanded(starts, counts)
     return rows, order[by_time[places]]
 
 
@@ -109,7 +109,7 @@ def _compact(lows: Array, highs: Array, times: Array, largest: int) -> tuple[Arr
     return low, high, np.searchsorted(known, times), len(known) + 1
 
 
-def _expanded(starts: Array, counts: Array) -> tuple[Array, Array]:
+def expanded(starts: Array, counts: Array) -> tuple[Array, Array]:
     """(row, place) for each of the `counts` places from `starts` on."""
     rows = np.repeat(np.arange(len(counts)), counts)
     ends = np.cumsum(counts)

@@ -54,16 +54,14 @@ class Waiting(Record):
 class TableJoin(TableOperator[Any, Any, Any]):
     """Joins rows with tables on arrival."""
 
+    keeps_key = True
+
     def __init__(self, left: Side, tables: Sequence[TableOfStream], kind: JoinKind, result: Result) -> None:
         self._left = left
         self._tables = {table.side.name: table for table in tables}
         self._kind = kind
         self._result = result
         self.ports = {table.side.name: table.side.event for table in tables}
-        self.keeps_key = all(
-            (source := result.fields.get(name)) is not None and (source.side, source.field) == (LEFT, name)
-            for name in left.key
-        )
 
     def types(self) -> tuple[type[Event], type[Record] | None, type[Event]]:
         return self._left.event, None, self._result.event

@@ -89,10 +89,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         for number, side in enumerate(sides):
             fields |= kept_fields(side.event, self._columns[number], PREFIXES[number])
         self._record = make_record("JoinRow", fields)
-        self.keeps_key = all(
-            (source := result.fields.get(name)) is not None and source.side == LEFT and source.field == name
-            for name in sides[LEFT].key
-        ) and (not kind.keeps_right or sides[LEFT].key == sides[RIGHT].key)
+        self.keeps_key = not kind.keeps_right or sides[LEFT].key == sides[RIGHT].key
         self._numbering = Numbering()
 
     def types(self) -> tuple[type[Event], type[Record], type[Event]]:
