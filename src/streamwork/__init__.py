@@ -62,8 +62,9 @@ from streamwork.connectors import (
     SqliteSink,
 )
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
-from streamwork.job import Backoff, Job, Retry, Stream
+from streamwork.job import Backoff, Job, Retry, Stream, Table
 from streamwork.log import EventLog
+from streamwork.operators import Lookup, StaticTable
 
 __version__ = "0.1.0"
 
@@ -94,6 +95,7 @@ __all__ = [
     "ListSource",
     "LogSink",
     "LogSource",
+    "Lookup",
     "Observer",
     "OffsetSource",
     "OnError",
@@ -118,8 +120,10 @@ __all__ = [
     "Source",
     "Start",
     "StateTable",
+    "StaticTable",
     "StatefulOperator",
     "StatefulSource",
+    "Table",
     "TableCollector",
     "TableOperator",
     "Stream",

@@ -7,10 +7,24 @@ divides a graph into chains, by the partitioning along its edges. Running a grap
 from streamwork.job.backoff import Backoff
 from streamwork.job.graph import Graph
 from streamwork.job.job import Job
+from streamwork.job.joining import Table
 from streamwork.job.layout import Layout
 from streamwork.job.node import Input, Node, NodeKind, Port
 from streamwork.job.retry import Retry
 from streamwork.job.settings import Settings
 from streamwork.job.stream import Stream
 
-__all__ = ["Backoff", "Graph", "Input", "Job", "Layout", "Node", "NodeKind", "Port", "Retry", "Settings", "Stream"]
+__all__ = [
+    "Backoff",
+    "Graph",
+    "Input",
+    "Job",
+    "Layout",
+    "Node",
+    "NodeKind",
+    "Port",
+    "Retry",
+    "Settings",
+    "Stream",
+    "Table",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, Unpack, overload
 
 from streamwork.components import (
     AnyOperator,
@@ -25,6 +25,7 @@ from streamwork.components.grouping import Fields
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
 from streamwork.job.graph import check_types
+from streamwork.job.joining import JoinCall, JoinOptions, Table, make_table
 from streamwork.job.names import slug
 from streamwork.job.node import Input, Node, NodeKind, Port
 from streamwork.job.operators import check_ports, checked, not_a
@@ -249,6 +250,51 @@ class Stream(Generic[E]):
         """
         operator: KeyedOperator[E, R, O] = MapWithState(function, self.event, state, _gives(function, to), keeps_key)
         return self.apply(operator, key=key, id=id, on_error=on_error)
+
+    def table(
+        self,
+        *,
+        key: str | Iterable[str],
+        id: str,
+        time: str | None = None,
+        history: str | float = 0,
+        lateness: str | float = 0,
+        parallelism: int | None = None,
+    ) -> Table[E]:
+        """This stream as a table for `join`: the newest event of each key.
+
+        With event time, an event is the version of its key that is valid from its time on. `time` names the field, if it is not
+        that of the source. Versions are kept for events up to `history` behind the watermark. An event more than `lateness` behind
+        the watermark of its partition is late: it goes to ``table.late``; joins wait for that long. Without event time, the event
+        that arrives last is the table's.
+        """
+        return make_table(self, key, id, time, history, lateness, parallelism)
+
+    @overload
+    def join(
+        self, *others: Any, key: str | Iterable[str], id: str, to: type[O], **options: Unpack[JoinOptions]
+    ) -> Stream[O]: ...
+
+    @overload
+    def join(
+        self, *others: Any, key: str | Iterable[str], id: str, to: None = None, **options: Unpack[JoinOptions]
+    ) -> Stream[Any]: ...
+
+    def join(
+        self,
+        *others: Any,
+        key: str | Iterable[str],
+        id: str,
+        to: type[Event] | None = None,
+        **options: Unpack[JoinOptions],
+    ) -> Stream[Any]:
+        """Join this stream by key: with tables of streams (`table`); with another stream, `within` a bound of time; with a static
+        table (a Parquet path, an Arrow table, a data frame, or `StaticTable`); with a database (`Lookup`).
+
+        The events that come out have the fields of all sides; a field whose name is taken has the name of its side before it. With
+        `to`, they are events of that type, whose fields are found by name. `JoinOptions` has the other arguments.
+        """
+        return JoinCall(self, others, key, id, to, **options).build()
 
     def sink(
         self,

@@ -4,5 +4,7 @@ Functions as operators: those of `map`, `filter`, `flat_map`, `where` and `map_w
 """
 
 from streamwork.operators.functions import Filter, FlatMap, Map, MapWithState, Where
+from streamwork.operators.joins.lookup import Lookup
+from streamwork.operators.joins.static import StaticTable
 
-__all__ = ["Filter", "FlatMap", "Map", "MapWithState", "Where"]
+__all__ = ["Filter", "FlatMap", "Lookup", "Map", "MapWithState", "StaticTable", "Where"]

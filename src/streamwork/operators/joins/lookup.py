@@ -14,8 +14,7 @@ from streamwork.components import Event, Key
 from streamwork.components.columns import to_batch
 from streamwork.components.duration import seconds
 from streamwork.components.made import annotations_of
-from streamwork.components.schema import arrow_schema
-from streamwork.errors import JobFailed, WrongUse
+from streamwork.errors import WrongUse
 from streamwork.operators.joins.columns import Array
 from streamwork.operators.joins.lookup_cache import LookupCache
 from streamwork.operators.joins.reference import Reference
@@ -93,7 +92,7 @@ class Lookup(Reference):
 
     def find(self, keys: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
         if not keys.num_rows:
-            return np.zeros(0, np.int64), arrow_schema(self._event).empty_table().to_batches()[0]
+            return np.zeros(0, np.int64), to_batch(self._event, [], self._side.name)
         return self._cache.find(keys, self._clock(), self._fetched)
 
     def close(self) -> None:
@@ -132,11 +131,10 @@ class Lookup(Reference):
             names = [column[0] for column in cursor.description]
             rows = cursor.fetchall()
         if missing := [name for name in annotations_of(self._event) if name not in names]:
-            raise JobFailed(
-                "SW-JOIN-LOOKUP",
-                f"the query of lookup {self._side.name!r} gives no {', '.join(missing)}",
-                f"name the columns like the fields of {self._event.__name__}: {', '.join(annotations_of(self._event))}",
-                retryable=False,
+            wanted = ", ".join(annotations_of(self._event))
+            raise ValueError(
+                f"the query of lookup {self._side.name!r} gives no column {', '.join(missing)}: {self._event.__name__} has the "
+                f"fields {wanted}"
             )
         places = [names.index(name) for name in annotations_of(self._event)]
         return [self._event(**{names[at]: row[at] for at in places}) for row in rows]

@@ -37,7 +37,7 @@ class Reference(ABC):
     def find(self, keys: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
         """The rows of distinct keys, none of which has a null: (row of `keys` of each, the rows)."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Called when the instance ends, except after a crash."""
 
 

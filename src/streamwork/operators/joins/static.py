@@ -18,7 +18,7 @@ from streamwork.components import Digits
 from streamwork.components.field_types import MISFITS
 from streamwork.components.made import make_event
 from streamwork.components.schema import arrow_schema
-from streamwork.errors import JobFailed, WrongUse
+from streamwork.errors import WrongUse
 from streamwork.operators.joins.columns import Array
 from streamwork.operators.joins.key_index import KeyIndex
 from streamwork.operators.joins.reference import Reference
@@ -54,7 +54,9 @@ class StaticTable(Reference):
         for field in mine._key:
             if field not in schema.names:
                 raise WrongUse(
-                    "SW-KEY-FIELD", f"table {self._name!r} has no column {field!r}", f"use one of: {', '.join(schema.names)}"
+                    "SW-KEY-FIELD",
+                    f"table {self._name!r} has no column {field!r}",
+                    f"use one of: {', '.join(schema.names)}",
                 )
         fields = {field.name: _annotation(field, self._name) for field in schema}
         mine._side = Side(self._name, make_event("StaticRow", fields), mine._key)
@@ -70,10 +72,8 @@ class StaticTable(Reference):
         try:
             self._rows = _fitted(table, arrow_schema(self.side.event))
         except MISFITS as error:
-            raise JobFailed(
-                "SW-JOIN-TABLE",
-                f"table {self._name!r} has other columns than when the job was built: {error}",
-                "restart the job",
+            raise ValueError(
+                f"table {self._name!r} no longer has the columns that it had when the job was built ({error}): restart the job"
             ) from None
         self._index = KeyIndex([self._rows.column(name) for name in self.side.key])
 
@@ -110,10 +110,7 @@ def _schema(path: Path | None, table: pa.Table | None, name: str) -> pa.Schema:
         assert path is not None
         table = _read(path, _versions(path), name)
     return pa.schema(
-        [
-            pa.field(field.name, field.type, table.column(field.name).null_count > 0)
-            for field in table.schema
-        ]
+        [pa.field(field.name, field.type, table.column(field.name).null_count > 0) for field in table.schema]
     )
 
 

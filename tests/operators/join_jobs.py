@@ -1,0 +1,95 @@
+"""Jobs that join clicks with purchases, and how their results compare with DuckDB's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from operators.join_oracle import Click, Oracle, Purchase, Row, seconds
+from streamwork import CallableSink, Job, ListSource
+
+SINKS = ("joined", "late", "late-right")
+
+
+def two_streams(how: str, within: int, lateness: int, parallelism: int = 1) -> Job:
+    job = Job("attribution", parallelism=parallelism)
+    clicks = job.source(ListSource([], Click), id="left", time="at")
+    purchases = job.source(ListSource([], Purchase), id="right", time="at")
+    joined = clicks.join(purchases, key="user", within=within, lateness=lateness, how=how, id="attribution")
+    joined.sink(_anywhere(), id="joined")
+    joined.channel("late").sink(_anywhere(), id="late")
+    joined.channel("late-right").sink(_anywhere(), id="late-right")
+    return job
+
+
+def with_table(how: str, history: int, lateness: int, parallelism: int = 1) -> Job:
+    """`lateness` is that of the table."""
+    job = Job("priced", parallelism=parallelism)
+    clicks = job.source(ListSource([], Click), id="left", time="at")
+    purchases = job.source(ListSource([], Purchase), id="right", time="at")
+    table = purchases.table(key="user", history=history, lateness=lateness, id="quotes")
+    joined = clicks.join(table, key="user", as_of="at", how=how, id="priced")
+    joined.sink(_anywhere(), id="joined")
+    joined.channel("late").sink(_anywhere(), id="late")
+    table.late.sink(_anywhere(), id="late-right")
+    return job
+
+
+def random_rows(seed: int, count: int, partitions: int, keys: Sequence[str | None], disorder: int) -> list[Row]:
+    """Both inputs, out of order by up to `disorder` seconds, with ties, in partitions in turn."""
+    chosen = random.Random(seed)
+    numbers = {"left": 0, "right": 0}
+    rows = []
+    for number in range(count):
+        side = chosen.choice(("left", "right"))
+        time = max(0, number // 4 - chosen.choice((0, 0, 0, chosen.randint(0, disorder))))
+        key = chosen.choice(keys)
+        value = time + len(key or "") if side == "right" else number  # equal versions of one key and time are equal
+        rows.append(Row(side, numbers[side] % partitions, key, time, value))
+        numbers[side] += 1
+    return rows
+
+
+def inputs(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    return {side: [row.event for row in rows if row.input == side] for side in ("left", "right")}
+
+
+def ordered(rows: Any) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)
+
+
+def found(outputs: Mapping[str, Sequence[Any]], right: str) -> dict[str, list[tuple[Any, ...]]]:
+    """What the sinks of a job have; `right` is the name of the right side, which stands before its time."""
+    return {
+        "joined": ordered(
+            (e.user, seconds(e.at), e.page, seconds(getattr(e, f"{right}_at")), e.price) for e in outputs["joined"]
+        ),
+        "late": ordered((e.user, seconds(e.at), e.page, e.late_by) for e in outputs["late"]),
+        "late-right": ordered((e.user, seconds(e.at), e.late_by) for e in outputs["late-right"]),
+    }
+
+
+def expected_within(oracle: Oracle, how: str, within: int, lateness: int) -> dict[str, list[tuple[Any, ...]]]:
+    chance = within + lateness
+    return {
+        "joined": _priced(oracle.within(how, within, lateness)),
+        "late": ordered(oracle.late("left", chance)),
+        "late-right": ordered((k, t, by) for k, t, _, by in oracle.late("right", chance)),
+    }
+
+
+def expected_as_of(oracle: Oracle, how: str, history: int, lateness: int) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        "joined": _priced(oracle.as_of(how, history, lateness)),
+        "late": ordered(oracle.late("left", history, inclusive=False)),
+        "late-right": ordered((k, t, by) for k, t, _, by in oracle.late("right", lateness, inclusive=False)),
+    }
+
+
+def _priced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return ordered((*row[:4], None if row[4] is None or row[4] % 5 == 0 else float(row[4])) for row in rows)
+
+
+def _anywhere() -> CallableSink[Any]:
+    return CallableSink(print)
