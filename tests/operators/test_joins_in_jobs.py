@@ -29,12 +29,16 @@ def replay(name: str, seed: int) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_streams(duck, seed):
     chosen = random.Random(seed)
-    how, within, lateness = chosen.choice(("inner", "left", "right", "full")), chosen.randint(0, 6), chosen.randint(0, 4)
+    how, within, lateness = (
+        chosen.choice(("inner", "left", "right", "full")),
+        chosen.randint(0, 6),
+        chosen.randint(0, 4),
+    )
     partitions, parallelism = chosen.randint(1, 3), chosen.randint(1, 3)
     keys = KEYS if seed % 3 else KEYS[1:2]
     rows = random_rows(seed, chosen.randint(0, 80), partitions, keys, chosen.randint(0, 9))
     job = two_streams(how, within, lateness, parallelism)
-    ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(5, 300), 2))
+    ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(40, 400), 2))
     expected = expected_within(Oracle(duck, rows, partitions), how, within, lateness)
     assert found(ran.outputs, "right") == expected, replay("test_two_streams", seed)
 
@@ -47,6 +51,6 @@ def test_a_stream_and_a_table(duck, seed):
     keys = KEYS if seed % 3 else KEYS[1:2]
     rows = random_rows(seed, chosen.randint(0, 80), partitions, keys, chosen.randint(0, 9))
     job = with_table(how, history, lateness, parallelism)
-    ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(5, 300), 2))
+    ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(40, 400), 2))
     expected = expected_as_of(Oracle(duck, rows, partitions), how, history, lateness)
     assert found(ran.outputs, "quotes") == expected, replay("test_a_stream_and_a_table", seed)

@@ -85,8 +85,8 @@ class JoinOptions(TypedDict, total=False):
     within: Duration
     """Two streams: rows match whose times are at most this far apart."""
     as_of: str
-    """Tables: the time field of the stream. A row meets the version that is valid at that time. The default is that of the source,
-    if all sides have event time; else rows meet the newest version when they arrive."""
+    """Tables: the time field of the stream. A row meets the version that is valid at that time. The default is that of the
+    source, if all sides have event time; else rows meet the newest version when they arrive."""
     time: str
     """The time field of the stream, if it is not that of the source."""
     lateness: Duration

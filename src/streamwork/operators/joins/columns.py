@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from streamwork.components.batches import halving, one_array
+from streamwork.components.field_types import LESS, Oversized
 from streamwork.components.made import annotations_of
 from streamwork.components.schema import arrow_schema
 from streamwork.components.table_operator import NEVER, StateTable, TableCollector
 from streamwork.components.times import microseconds
 
 Array = np.ndarray[Any, Any]
+MOST_ROWS = 1 << 17
+"""Of a batch that a join emits: rows with many matches give many more rows."""
 
 
 def times_of(batch: pa.RecordBatch, field: str) -> Array:
@@ -51,9 +55,13 @@ def rows_with_key(keys: pa.RecordBatch) -> Array:
 
 
 def taken(column: pa.Array, rows: Array) -> pa.Array:
-    """The values of these rows; null where a row is -1."""
+    """The values of these rows; null where a row is -1. Raises Oversized."""
     absent = rows < 0
-    return column.take(pa.array(rows, mask=absent) if absent.any() else pa.array(rows))
+    try:
+        found = column.take(pa.array(rows, mask=absent) if absent.any() else pa.array(rows))
+    except (pa.ArrowInvalid, pa.ArrowCapacityError):
+        raise Oversized(rows, LESS) from None
+    return one_array(found.chunks, found.type) if isinstance(found, pa.ChunkedArray) else found
 
 
 def looked_up(state: StateTable, name: str, places: Array) -> pa.Array:
@@ -63,6 +71,13 @@ def looked_up(state: StateTable, name: str, places: Array) -> pa.Array:
         return state.values(name, places)
     numbers = np.cumsum(known) - 1
     return taken(state.values(name, places[known]), np.where(known, numbers, -1))
+
+
+def in_pieces(make: Callable[[Array], pa.RecordBatch], count: int) -> Iterator[tuple[Array, pa.RecordBatch]]:
+    """(numbers, the batch that `make` makes of them), of the numbers from 0 to `count`; in pieces that Arrow can hold."""
+    for start in range(0, count, MOST_ROWS):
+        numbers = np.arange(start, min(start + MOST_ROWS, count))
+        yield from halving(lambda some: (some, make(some)), numbers)
 
 
 def batch_of(event: type[msgspec.Struct], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:

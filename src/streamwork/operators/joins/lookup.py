@@ -32,10 +32,10 @@ class Lookup(Reference):
                connect=lambda: sqlite3.connect("crm.db"))
         Lookup(Customer, key="id", fetch=ask_the_service)
 
-    `fetch` takes a list of keys (a tuple each where the key has several fields), and returns an event of type `event` for each row
-    that they have: none, one or several per key. Or `sql` is a query with ``{keys}`` where its list of keys goes, and `connect` a
-    function that opens a DB-API connection; `placeholder` is how its driver writes a parameter. The query's columns are found by
-    name.
+    `fetch` takes a list of keys (a tuple each where the key has several fields), and returns an event of type `event` for each
+    row that they have: none, one or several per key. Or `sql` is a query with ``{keys}`` where its list of keys goes, and
+    `connect` a function that opens a DB-API connection; `placeholder` is how its driver writes a parameter. The query's
+    columns are found by name.
 
     The keys of a batch that are not in the cache are fetched together. The cache has at most `cache` keys, each for at most
     `expires`; also that a key has no rows. An error of the database is an error of the events that need it: `on_error` applies.

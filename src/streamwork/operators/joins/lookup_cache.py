@@ -1,4 +1,4 @@
-"""The cache of a database lookup: the rows of keys that were asked for, as columns; bounded by the number of keys and by age."""
+"""The cache of a database lookup: rows by key, as columns; bounded by the number of keys and by their age."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from streamwork.components.batches import one_array
 from streamwork.operators.joins import matching
 from streamwork.operators.joins.key_index import KeyIndex
 from streamwork.operators.joins.matching import Array
@@ -15,7 +16,7 @@ Fetch = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 class LookupCache:
-    """Keeps at most `size` keys, for at most `age` seconds each. The keys that were not asked for the longest time go first.
+    """Keeps at most `size` keys, for at most `age` seconds each. The least recently used keys go first.
 
     That a key has no rows is kept, too.
     """
@@ -26,7 +27,7 @@ class LookupCache:
         self._age = age
         self._keys: pa.RecordBatch | None = None  # one row per key
         self._loaded = np.zeros(0)  # by key: when it was fetched
-        self._used = np.zeros(0)  # by key: when it was asked for
+        self._used = np.zeros(0)  # by key: when it was used last
         self._rows: pa.RecordBatch | None = None  # of all keys
         self._owners = np.zeros(0, np.int64)  # by row: the number of its key
         self._index: KeyIndex | None = None
@@ -92,5 +93,5 @@ class LookupCache:
 
 
 def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)]
+    columns = [one_array([a, b], a.type) for a, b in zip(first.columns, second.columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=first.schema)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streamwork.components.batches import one_array
+
 Array = np.ndarray[Any, Any]
 NO_KEY = -1
 NO_ROW = -1
@@ -23,7 +25,7 @@ def codes_of(*sides: Sequence[pa.Array]) -> list[Array]:
     sizes = [len(columns[0]) for columns in sides]
     codes: Array | None = None
     for parts in zip(*sides, strict=True):
-        encoded = pa.concat_arrays(parts).dictionary_encode()
+        encoded = one_array(parts, parts[0].type).dictionary_encode()
         found = encoded.indices.fill_null(NO_KEY).to_numpy().astype(np.int64)
         if codes is None:
             codes = found

@@ -1,4 +1,4 @@
-"""Numbers that tell rows of the state apart which have the same key and time."""
+"""Numbers of rows of the state that may have the same key and time."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from streamwork.components import Event, Instance, Record
 from streamwork.components.columns import distinct
 from streamwork.components.table_operator import Rows, StateTable, TableCollector, TableOperator
 from streamwork.operators.joins import matching
-from streamwork.operators.joins.columns import Array, batch_of, keys_of, taken
+from streamwork.operators.joins.columns import Array, batch_of, in_pieces, keys_of, taken
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.result import LEFT, Result, Side
 
@@ -79,12 +79,14 @@ class ReferenceJoin(TableOperator[Any, Any, Any]):
                 mine, theirs = _with_unmatched(mine, theirs, len(chosen[LEFT]))
             chosen = [*(side[mine] for side in chosen), theirs]
             batches.append(batch)
-        if len(chosen[LEFT]):
-            columns = {
-                name: taken(batches[source.side].column(source.field), chosen[source.side])
-                for name, source in self._result.fields.items()
-            }
-            collector.emit_batch(batch_of(self._result.event, columns), rows=chosen[LEFT])
+
+        def result(some: Array) -> pa.RecordBatch:
+            fields = self._result.fields.items()
+            columns = {name: taken(batches[one.side].column(one.field), chosen[one.side][some]) for name, one in fields}
+            return batch_of(self._result.event, columns)
+
+        for some, piece in in_pieces(result, len(chosen[LEFT])):
+            collector.emit_batch(piece, rows=chosen[LEFT][some])
 
 
 def _with_key(known: pa.RecordBatch) -> Array:

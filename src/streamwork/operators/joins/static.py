@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.types as at
 
 from streamwork.components import Digits
+from streamwork.components.batches import one_array
 from streamwork.components.field_types import MISFITS
 from streamwork.components.made import make_event
 from streamwork.components.schema import arrow_schema
@@ -28,9 +29,10 @@ from streamwork.operators.joins.result import Side
 class StaticTable(Reference):
     """A table that does not change while the job runs: ``clicks.join(StaticTable("users.parquet"), key="user", id="named")``.
 
-    `data` is the path of a Parquet file or folder, an Arrow table, or a data frame (pandas, Polars, Spark), which is collected when
-    the job is built. A path is read by each worker when it starts; a file that changes takes effect at the next start. `key` names
-    the key columns, if they are not named like those of the stream; `name` stands before columns whose names are taken.
+    `data` is the path of a Parquet file or folder, an Arrow table, or a data frame (pandas, Polars, Spark), which is collected
+    when the job is built. A path is read by each worker when it starts; a file that changes takes effect at the next start.
+    `key` names the key columns, if they are not named like those of the stream; `name` stands before columns whose names are
+    taken.
     """
 
     def __init__(self, data: Any, *, key: str | Iterable[str] | None = None, name: str | None = None) -> None:
@@ -134,8 +136,8 @@ def _fitted(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """One batch with these columns."""
     columns = []
     for field in schema:
-        column = table.column(field.name).combine_chunks()
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        column = table.column(field.name)
+        column = one_array(column.chunks, column.type)
         if column.type != field.type:
             column = pc.cast(column, field.type)
         if column.null_count and not field.nullable:

@@ -7,7 +7,7 @@ the tables: then its version may be forgotten. Without event time, a row meets t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from streamwork.operators.joins.columns import (
     Array,
     as_times,
     batch_of,
+    in_pieces,
     kept_fields,
     keys_of,
     looked_up,
@@ -48,7 +49,7 @@ class Waiting(Record):
 
     join_time: datetime = BEGINNING
     join_number: int = 0
-    """Tells rows of one key and time apart."""
+    """Different for each row of one key and time."""
 
 
 class TableJoin(TableOperator[Any, Any, Any]):
@@ -84,15 +85,13 @@ class TableJoin(TableOperator[Any, Any, Any]):
         """Emit rows with the versions that they meet. `column` has the fields of the left side; `rows` are their places in the
         batch that has arrived.
         """
-        joined = self._joined(keys, column, times, tables)
-        if joined is not None:
-            matched, batch = joined
-            collector.emit_batch(batch, rows=rows[matched])
+        for matched, piece in self._joined(keys, column, times, tables):
+            collector.emit_batch(piece, rows=rows[matched])
 
     def _joined(
         self, keys: pa.RecordBatch, column: Column, times: Array | None, tables: Mapping[str, StateTable]
-    ) -> tuple[Array, pa.RecordBatch] | None:
-        """(the rows that are emitted, their result)"""
+    ) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """(the rows that are emitted, their result), piece by piece"""
         codes, known = distinct(keys, keys.schema.names)
         found: list[Array] = []
         for name, table in self._tables.items():
@@ -101,17 +100,21 @@ class TableJoin(TableOperator[Any, Any, Any]):
         rows = np.arange(len(codes))
         if not self._kind.keeps_left:
             rows = np.flatnonzero(np.all([places >= 0 for places in found], axis=0))
-        if not len(rows):
-            return None
-        whole, columns = len(rows) == len(codes), {}
-        for field, source in self._result.fields.items():
-            if source.side == LEFT:
-                columns[field] = column(source.field) if whole else taken(column(source.field), rows)
-                continue
-            table = list(self._tables.values())[source.side - 1]
-            state, places = tables[table.side.name], found[source.side - 1][rows]
-            columns[field] = looked_up(state, FROM if source.field == table.time else source.field, places)
-        return rows, batch_of(self._result.event, columns)
+        sides = list(self._tables.values())
+
+        def result(some: Array) -> pa.RecordBatch:
+            columns, chosen = {}, rows[some]
+            for field, source in self._result.fields.items():
+                if source.side == LEFT:
+                    columns[field] = taken(column(source.field), chosen)
+                    continue
+                table, places = sides[source.side - 1], found[source.side - 1][chosen]
+                name = FROM if source.field == table.time else source.field
+                columns[field] = looked_up(tables[table.side.name], name, places)
+            return batch_of(self._result.event, columns)
+
+        for some, piece in in_pieces(result, len(rows)):
+            yield rows[some], piece
 
 
 class TimedTableJoin(TableJoin):
@@ -194,10 +197,8 @@ class TimedTableJoin(TableJoin):
                 return keys.column(field)
             return state.values("join_time" if field == self._time else field, due)
 
-        joined = self._joined(keys, column, times, tables)
-        if joined is not None:
-            rows, batch = joined
-            collector.emit_batch(batch, times=times[rows] + self._wait + 1)
+        for rows, piece in self._joined(keys, column, times, tables):
+            collector.emit_batch(piece, times=times[rows] + self._wait + 1)
         state.forget(due)
 
     def _keep(self, batch: pa.RecordBatch, times: Array, state: StateTable) -> None:

@@ -25,6 +25,7 @@ from streamwork.operators.joins.columns import (
     Array,
     as_times,
     batch_of,
+    in_pieces,
     kept_fields,
     keys_of,
     minimum_of,
@@ -50,7 +51,7 @@ class Kept(Record):
     join_right: bool = False
     join_time: datetime = BEGINNING
     join_number: int = 0
-    """Tells rows of one key, side and time apart."""
+    """Different for each row of one key, side and time."""
 
 
 class TimeBoundedJoin(TableOperator[Any, Any, Any]):
@@ -115,11 +116,16 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         pairs, others = matching.within(
             codes.astype(np.int64), times, found, state_times(state, "join_time", places), self._within
         )
-        if len(pairs):
-            columns = self._matched(batch, pairs, mine, state, places[others])
-            collector.emit_batch(batch_of(self._result.event, columns), rows=numbers[pairs])
-            if self._outer[1 - mine]:
-                state.put("matched", np.unique(places[others]), np.ones(len(np.unique(others)), bool))
+
+        def joined(some: Array) -> pa.RecordBatch:
+            columns = self._matched(batch, pairs[some], mine, state, places[others[some]])
+            return batch_of(self._result.event, columns)
+
+        for some, piece in in_pieces(joined, len(pairs)):
+            collector.emit_batch(piece, rows=numbers[pairs[some]])
+        if self._outer[1 - mine] and len(pairs):
+            matched = np.unique(places[others])
+            state.put("matched", matched, np.ones(len(matched), bool))
         self._keep(batch, keys, times, mine, state, pairs)
 
     def on_time(
@@ -136,10 +142,13 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
             right = state.numbers("join_right", due)
             lonely = ~state.numbers("matched", due) & np.where(right, self._outer[RIGHT], self._outer[LEFT])
             alone, right = due[lonely], right[lonely]
-            if len(alone):
-                columns = self._unmatched(state, alone, right)
-                times = state_times(state, "join_time", alone) + wait
-                collector.emit_batch(batch_of(self._result.event, columns), times=times)
+            times = state_times(state, "join_time", alone) + wait
+
+            def unmatched(some: Array) -> pa.RecordBatch:
+                return batch_of(self._result.event, self._unmatched(state, alone[some], right[some]))
+
+            for some, piece in in_pieces(unmatched, len(alone)):
+                collector.emit_batch(piece, times=times[some])
         state.forget(due)
 
     def _candidates(self, state: StateTable, known: pa.RecordBatch, side: int, times: Array) -> tuple[Array, Array]:
