@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamwork.components.defaults import defaults_of
 from streamwork.components.field_types import FieldType
-from streamwork.components.hashing import hash_columns
+from streamwork.components.hashing import distinct_numbers, hash_columns
 from streamwork.components.keys import canonical_order
 from streamwork.components.schema import fields_of
 from streamwork.components.values import Record
@@ -98,7 +98,7 @@ class Table:
 
     def forget(self, places: Array) -> None:
         """Remove rows; a place may come several times."""
-        places = np.unique(places)
+        places = distinct_numbers(places)
         if not len(places):
             return
         stored = places[self._is_stored[places]]

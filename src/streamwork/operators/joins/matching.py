@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components.batches import one_array
+from streamwork.components.hashing import distinct_numbers
 
 Array = np.ndarray[Any, Any]
 NO_KEY = -1
@@ -106,7 +107,7 @@ def _compact(lows: Array, highs: Array, times: Array, largest: int) -> tuple[Arr
     span = max(int(highs.max()), int(times.max())) - base + 1
     if (largest + 2) * span < _MOST:
         return lows - base, highs - base, times - base, span
-    known = np.unique(times)
+    known = distinct_numbers(times)
     low, high = np.searchsorted(known, lows), np.searchsorted(known, highs, "right") - 1
     return low, high, np.searchsorted(known, times), len(known) + 1
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from streamwork.components import Event, Instance, Record
 from streamwork.components.collector import TimerClock
 from streamwork.components.columns import distinct
+from streamwork.components.hashing import distinct_numbers
 from streamwork.components.made import make_record
 from streamwork.components.table_operator import Rows, StateTable, TableCollector, TableOperator
 from streamwork.components.times import BEGINNING
@@ -124,7 +125,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         for some, piece in in_pieces(joined, len(pairs)):
             collector.emit_batch(piece, rows=numbers[pairs[some]])
         if self._outer[1 - mine] and len(pairs):
-            matched = np.unique(places[others])
+            matched = distinct_numbers(places[others])
             state.put("matched", matched, np.ones(len(matched), bool))
         self._keep(batch, keys, times, mine, state, pairs)
 
