@@ -36,8 +36,9 @@ class Rows(NamedTuple):
 
     batch: pa.RecordBatch
     watermarks: Array
-    """That of each event's own source partition, just before the event. For what a timer or `on_time` has emitted by event time,
-    the time at which it was due. `NEVER` before a partition's first event, and for events that come from no row (a batch of
+    """That of each event's own source partition, just before the event. For what a timer has emitted by event time, the
+    time at which it was due; for what `on_time` has emitted, just before that time. `NEVER` before a partition's first event, and
+    for events that come from no row (a batch of
     `apply_batch`, rows emitted without `rows`). Only with `judges_lateness`; else all are `NEVER`."""
     port: str = MAIN
 
