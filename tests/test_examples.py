@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
+import duckdb
 import msgspec
 import psycopg
 import pytest
@@ -139,6 +140,24 @@ def test_poll_api(folder: Path) -> None:
     assert found == [(order["number"], order["item"]) for order in orders]
 
 
+def test_emission(folder: Path) -> None:
+    """An as-of join in DuckDB finds the same temperatures and limits. The last vehicle waits for a later temperature."""
+    run_in_two_parts(folder, "emission", "vehicles.jsonl")
+    read = {name: f"read_json('{folder}/{name}.jsonl')" for name in ("vehicles", "temperatures", "zones")}
+    joined = duckdb.sql(
+        f"""SELECT plate, strftime(w.at, '%H:%M:%S'), grams * (1 + (20 - coalesce(celsius, 20)) / 100), "limit" FROM (
+            SELECT v.*, celsius FROM {read["vehicles"]} v
+            ASOF LEFT JOIN {read["temperatures"]} t ON t.zone = v.zone AND t.at <= v.at
+        ) w ASOF LEFT JOIN {read["zones"]} z ON z.zone = w.zone AND z.at <= w.at
+        WHERE w.at < (SELECT max(r.at) FROM {read["temperatures"]} r) ORDER BY w.at"""
+    ).fetchall()
+    found = rows(
+        folder / "emissions.db", "SELECT plate, substr(at, 12, 8), grams, above_limit FROM emissions ORDER BY at"
+    )
+    assert len(found) == 9
+    assert found == [(plate, at, g := round(grams, 1), limit and g > limit) for plate, at, grams, limit in joined]
+
+
 def imported(database: Any) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = database.execute(
         "SELECT id, customer, amount, at FROM purchases ORDER BY id"
@@ -189,18 +208,29 @@ def test_import_purchases(folder: Path, postgres: PostgresServer) -> None:  # no
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "event", "file"),
+    ("name", "sources"),
     [
-        ("inactivity_alert", "heartbeats", "Heartbeat", "heartbeats.jsonl"),
-        ("deduplicate", "orders", "Order", "orders.jsonl"),
-        ("sensor_alerts", "readings", "Reading", "readings.jsonl"),
+        ("inactivity_alert", {"heartbeats": ("Heartbeat", "heartbeats.jsonl")}),
+        ("deduplicate", {"orders": ("Order", "orders.jsonl")}),
+        ("sensor_alerts", {"readings": ("Reading", "readings.jsonl")}),
+        pytest.param(
+            "emission",
+            {
+                "vehicles": ("Vehicle", "vehicles.jsonl"),
+                "temperature-readings": ("Temperature", "temperatures.jsonl"),
+                "zone-limits": ("Zone", "zones.jsonl"),
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_no_schedule_or_crash_changes_the_results(name: str, source: str, event: str, file: str) -> None:
+def test_no_schedule_or_crash_changes_the_results(name: str, sources: dict[str, tuple[str, str]]) -> None:
     names = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)
-    decode: Callable[[str], Any] = msgspec.json.Decoder(names[event]).decode
-    events = [decode(line) for line in (EXAMPLES / file).read_text().splitlines()]
-    assert explore(names["job"], {source: events}, seeds=10).resumes
+    inputs: dict[str, list[Any]] = {}
+    for source, (event, file) in sources.items():
+        decode: Callable[[str], Any] = msgspec.json.Decoder(names[event]).decode
+        inputs[source] = [decode(line) for line in (EXAMPLES / file).read_text().splitlines()]
+    assert explore(names["job"], inputs, seeds=10).resumes
 
 
 def test_every_example_is_short_listed_and_tested() -> None:
