@@ -42,6 +42,11 @@ class AnyOperator:
     the same key and parallelism, needs no exchange. A false claim fails the job when a key arrives in an instance that does not
     hold it (SW-KEY-MOVED)."""
 
+    names_rows: ClassVar[bool] = False
+    """For `apply_batch`: True if each ``emit_batch(batch, rows=...)`` names the rows of its batch that the emitted events come from,
+    in ascending order. Then these keep their order and their watermarks where steps behind need it; else such a step is given rows
+    one by one."""
+
     reads_watermark: ClassVar[bool | None] = None
     """True if it reads ``collector.watermark``: then events reach it one at a time. None: its methods show it."""
 
@@ -58,6 +63,10 @@ class Operator(AnyOperator, Generic[E, O]):
     A subclass may define ``apply_batch(self, batch, collector)`` instead of `apply`, to work on whole columns: it gets a
     pyarrow.RecordBatch, and emits record batches of its output type with ``collector.emit_batch(batch)``.
     """
+
+    pure: ClassVar[bool] = False
+    """For `apply_batch`: True if a failed call has no effect. Then a batch that fails is divided until the failing rows are known,
+    and `on_error` applies to these. Else it runs under ``on_error="fail"`` only."""
 
     def setup_instance(self, instance: Instance) -> None: ...
 
@@ -153,7 +162,9 @@ def _names(code: CodeType, name: str) -> bool:
 
 def isolates_failures(operator: Any) -> bool:
     """False if a failure does not identify the failing event: then ``on_error="fail"`` alone is possible."""
-    return bool(getattr(operator, "pure", not hasattr(operator, "apply_batch")))
+    if hasattr(operator, "apply_batch"):  # state that it has changed cannot be restored
+        return isinstance(operator, Operator) and operator.pure
+    return bool(operator.pure) if hasattr(operator, "apply_rows") else True
 
 
 def check_batches(operator: AnyOperator, on_error: str | None, retries: bool = False) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from streamwork.components import Event, EventCollector, Instance, KeyedOperator, Operator, Record
 from streamwork.components.expression import Expression
 from streamwork.components.operator import check_record
@@ -64,6 +67,11 @@ class Where(Operator[Any, Any]):
 
     def setup_instance(self, instance: Instance) -> None:
         self._test = self.expression.to_python(self._event)
+        self._mask = self.expression.to_arrow(self._event)
+
+    def mask(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+        """Which rows are kept."""
+        return np.asarray(self._mask(batch).fill_null(False).to_numpy(zero_copy_only=False))
 
     def apply(self, event: Any, collector: EventCollector) -> None:
         if self._test(event):

@@ -9,7 +9,9 @@ from streamwork.engine.steps.operator_steps import InstanceStep, OperatorStep
 from streamwork.engine.steps.sink_steps import StageStep, WriteStep
 from streamwork.engine.steps.step import Step
 from streamwork.engine.steps.table_step import TableStep
+from streamwork.engine.steps.where_step import WhereStep
 from streamwork.job import Graph, Node, NodeKind
+from streamwork.operators import Where
 
 
 def make_step(graph: Graph, node: Node, instance: int) -> Step:
@@ -19,6 +21,8 @@ def make_step(graph: Graph, node: Node, instance: int) -> Step:
         return StageStep(node, instance) if graph.is_staged(node) else WriteStep(node, instance, promise.acknowledges)
     if isinstance(node.component, TableOperator):
         return TableStep(node, instance, promise.acknowledges)
+    if isinstance(node.component, Where):
+        return WhereStep(node, instance, promise.acknowledges)
     batches = hasattr(node.component, "apply_batch")
     kind: type[Step] = OperatorBatchStep if batches else OperatorStep
     if isinstance(node.component, KeyedOperator):

@@ -11,6 +11,7 @@ from streamwork.components import TableCollector
 from streamwork.components.collector import MAIN, Times
 from streamwork.components.columns import Columns, as_columns, conforming
 from streamwork.engine.steps.emitted import Outputs
+from streamwork.engine.steps.named_rows import checked_rows
 from streamwork.flow.batch import Batch, joined, merged
 from streamwork.flow.lineage import Array, Lineage
 from streamwork.job import Node
@@ -52,11 +53,15 @@ class TableEmitted(TableCollector):
         if kind is None:
             raise KeyError(f"channel {channel!r} is not declared")
         if rows is not None:
-            rows = _checked("rows", rows, batch, self._rows is not None, "apply_rows")
+            if self._rows is None:
+                raise ValueError("rows= has a meaning in apply_rows only")
+            rows = checked_rows("rows", rows, batch)
             if len(rows) and (rows[0] < 0 or rows[-1] >= (self._rows or 0)):
                 raise ValueError(f"rows= are places in the batch that is applied, from 0 to {(self._rows or 0) - 1}")
         if times is not None:
-            times = _checked("times", times, batch, self._now is not None, "on_time")
+            if self._now is None:
+                raise ValueError("times= has a meaning in on_time only")
+            times = checked_rows("times", times, batch)
         elif self._now is not None:
             times = np.full(batch.num_rows, self._now, np.int64)
         if batch.num_rows:
@@ -71,17 +76,6 @@ class TableEmitted(TableCollector):
         for one in self.some:
             gave[one.rows] = True
         return int(gave.sum())
-
-
-def _checked(name: str, given: Array, batch: pa.RecordBatch, allowed: bool, where: str) -> Array:
-    found: Array = np.asarray(given)
-    if not allowed:
-        raise ValueError(f"{name}= has a meaning in {where} only")
-    if found.dtype.kind not in "iu" or found.shape != (batch.num_rows,):
-        raise ValueError(f"{name}= has one whole number per emitted row, {batch.num_rows}, and not {found.shape}")
-    if len(found) > 1 and (found[1:] < found[:-1]).any():
-        raise ValueError(f"{name}= must ascend: sort what is emitted")
-    return found.astype(np.int64, copy=False)
 
 
 class Gathered:
