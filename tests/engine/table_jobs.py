@@ -56,20 +56,24 @@ class Lateness(TableOperator[Item, NoState, Item]):
         collector.emit_batch(batch, rows=np.arange(batch.num_rows))
 
 
-class Due(Record):
-    due: int = 0
+class Kept(Record):
     number: int = 0
 
 
 class Place(Record):
+    """What distinguishes rows: results must not depend on which of two comes first."""
+
     place: int = 0
+    due: int = 0
 
 
-class Waiting(TableOperator[Item, Due, Item]):
-    """Keeps each row until event time is beyond it by some seconds, then emits it."""
+class Waiting(TableOperator[Item, Kept, Item]):
+    """Keeps each row until event time is beyond it by some seconds, then emits it. A row that comes later leaves at once."""
 
     sub_key = Place
     clocks = frozenset({TimerClock.EVENT})
+    judges_lateness = True
+    keeps_key = True
 
     def __init__(self, mark: str, seconds: int = 2) -> None:
         self.mark, self.seconds = mark, seconds
@@ -77,10 +81,14 @@ class Waiting(TableOperator[Item, Due, Item]):
     def apply_rows(
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
-        batch = rows.batch
-        keys = pa.record_batch({"key": batch["key"], "place": batch["number"]})
-        places = state.place(keys)
-        state.put("due", places, batch["at"].cast(pa.int64()).to_numpy() + self.seconds * 1_000_000)
+        due = rows.batch["at"].cast(pa.int64()).to_numpy() + self.seconds * 1_000_000
+        late = np.flatnonzero(due <= rows.watermarks)
+        collector.emit_batch(marked(rows.batch.take(pa.array(late)), f"{self.mark}L"), rows=late)
+        kept = np.flatnonzero(due > rows.watermarks)
+        batch = rows.batch.take(pa.array(kept))
+        places = state.place(
+            pa.record_batch({"key": batch["key"], "place": batch["number"], "due": pa.array(due[kept])})
+        )
         state.put("number", places, batch["number"].to_numpy())
 
     def on_time(
@@ -93,17 +101,81 @@ class Waiting(TableOperator[Item, Due, Item]):
     ) -> None:
         assert clock is TimerClock.EVENT
         places = state.due("due", time)
-        times = state.numbers("due", places)
-        count = len(places)
+        times = state.values("due", places).to_numpy()
         collector.emit_batch(
-            pa.record_batch(
-                {
-                    "key": state.keys(places)["key"],
-                    "number": state.values("number", places),
-                    "at": pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-                    "trace": pa.array([f"{self.mark}!"] * count, pa.string()),
-                }
-            ),
-            times=times,
+            items(state.keys(places)["key"], state.values("number", places), times, f"{self.mark}!"), times=times
         )
         state.forget(places)
+
+
+class Version(Record):
+    number: int = 0
+
+
+class Since(Record):
+    since: int = 0
+
+
+class Newest(TableOperator[Item, Version, Item]):
+    """A table: all versions of each key."""
+
+    shares_state = True
+    sub_key = Since
+
+    def apply_rows(
+        self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
+    ) -> None:
+        at = rows.batch["at"].cast(pa.int64())
+        places = state.place(pa.record_batch({"key": rows.batch["key"], "since": at}))
+        state.put("number", places, rows.batch["number"].to_numpy())
+
+
+class AsOf(Waiting):
+    """Emits each row with the number of the newest version at or before its time, when event time is beyond it."""
+
+    ports = {"table": Item}
+
+    def __init__(self) -> None:
+        super().__init__("", seconds=0)
+
+    def apply_rows(
+        self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
+    ) -> None:
+        batch = rows.batch
+        due = pa.array(batch["at"].cast(pa.int64()).to_numpy() + 1)
+        places = state.place(pa.record_batch({"key": batch["key"], "place": batch["number"], "due": due}))
+        state.put("number", places, batch["number"].to_numpy())
+
+    def on_time(
+        self,
+        clock: TimerClock,
+        time: int,
+        state: StateTable,
+        tables: Mapping[str, StateTable],
+        collector: TableCollector,
+    ) -> None:
+        places = state.due("due", time)
+        due, keys = state.values("due", places).to_numpy(), state.keys(places)
+        of, versions = tables["table"].matches(keys.select(["key"]))
+        since = tables["table"].values("since", versions).to_numpy()
+        numbers = tables["table"].numbers("number", versions)
+        trace = []
+        for row, at in enumerate(due.tolist()):
+            mine = (of == row) & (since < at)
+            trace.append(str(numbers[mine][since[mine].argmax()]) if mine.any() else "-")
+        batch = items(keys["key"], state.values("number", places), due, "")
+        collector.emit_batch(
+            batch.set_column(batch.schema.get_field_index("trace"), "trace", pa.array(trace, pa.string())), times=due
+        )
+        state.forget(places)
+
+
+def items(keys: pa.Array, numbers: pa.Array, times: Any, trace: str) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "key": keys,
+            "number": numbers,
+            "at": pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            "trace": pa.array([trace] * len(numbers), pa.string()),
+        }
+    )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.one_by_one import NONE, Item, Marking, Numbering, OneByOne, Reading, Timing, random_items
-from engine.table_jobs import Lateness, Passing
-from engine.test_waves import as_singles, by_key, pieces_of, results, singly
-from streamwork import Job, ListSource, NoState, TableOperator, WrongUse
+from engine.one_by_one import NONE, START, Item, Marking, Numbering, OneByOne, Reading, Timing, random_items
+from engine.table_jobs import AsOf, Lateness, Newest, Passing, Waiting
+from engine.test_waves import as_singles, pieces_of, results, singly
+from streamwork import Job, ListSource, NoState, Operator, TableOperator, WrongUse, field
 from streamwork.engine.chain import Chain
 from streamwork.flow.needs import Needs
 from streamwork.testing import run
@@ -20,8 +23,12 @@ from streamwork.testing import run
 JUDGING = Needs(watermarks=True)
 
 
-def stateless_job(seed: int, parallelism: int = 1) -> Job:
-    """Table operators that keep nothing, between steps that show order and time."""
+STATELESS = ("pass", "pass", "late", "late", "mark", "where", "number", "time", "read")
+STATEFUL = (*STATELESS, "wait", "wait", "wait", "double")
+
+
+def table_job(seed: int, shapes: tuple[str, ...] = STATELESS, parallelism: int = 1) -> Job:
+    """Table operators between steps that show order and time."""
     rng = random.Random(seed)
     job = Job("tables", checkpoint_every=0)
     streams: list[Any] = [job.source(ListSource([], Item), id="in", time="at", parallelism=1)]
@@ -29,10 +36,16 @@ def stateless_job(seed: int, parallelism: int = 1) -> Job:
         stream, name, mark = rng.choice(streams[-3:]), f"n{place}", chr(97 + place)
         if rng.random() < 0.4:
             stream = stream.union(rng.choice(streams))
-        shape = rng.choice(["pass", "pass", "late", "late", "mark", "number", "time", "read"])
+        shape = rng.choice(shapes)
         if shape == "pass":
             made = stream.apply(Passing(mark), id=name)
             streams.append(made.channel("odd"))
+        elif shape == "wait":
+            made = stream.apply(Waiting(mark), key="key", id=name)
+        elif shape == "double":
+            made = stream.apply(Naming(), id=name)
+        elif shape == "where":
+            made = stream.where(field("number") > 3, id=name)
         elif shape == "late":
             made = stream.apply(Lateness(mark), id=name)
         elif shape == "number":
@@ -45,7 +58,8 @@ def stateless_job(seed: int, parallelism: int = 1) -> Job:
             made = stream.apply(Marking(mark), id=name)
         streams.append(made)
     if parallelism > 1:
-        streams.append(streams[-1].apply(Timing("z"), key="key", id="wide", parallelism=parallelism))
+        last = rng.choice([Timing, Waiting]) if "wait" in shapes else Timing
+        streams.append(streams[-1].apply(last("z"), key="key", id="wide", parallelism=parallelism))
     else:
         streams[-1].union(rng.choice(streams)).sink(NONE, id="whole")
     for place, stream in enumerate(streams[-3:]):
@@ -53,25 +67,74 @@ def stateless_job(seed: int, parallelism: int = 1) -> Job:
     return job
 
 
-@given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from([1, 3, 40]))
-@settings(max_examples=40, deadline=None)
-@example(0, 30, 40)
-def test_rows_that_are_named_come_in_the_order_of_single_rows(seed: int, count: int, longest: int) -> None:
-    graph, pieces = stateless_job(seed).graph(), pieces_of(seed, count, longest)
-    wanted = results(OneByOne, graph, pieces, JUDGING)
-    assert results(Chain, graph, pieces, JUDGING) == wanted
-    assert results(Chain, graph, singly(pieces), JUDGING) == wanted
+def unsorted(outputs: dict[str, list[Any]]) -> dict[str, list[str]]:
+    return {name: sorted(map(repr, rows)) for name, rows in outputs.items()}
 
 
-@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 30))
-@settings(max_examples=15, deadline=None)
-def test_behind_exchanges_too(seed: int, count: int, cut: int) -> None:
-    job, items = stateless_job(seed, parallelism=3), random_items(seed, count)
-    found = run(job, {"in": items}, seed=seed, epoch_events=cut)
-    wanted = as_singles(lambda: run(job, {"in": items}, seed=seed + 1, epoch_events=cut))
-    assert by_key(found.outputs) == by_key(wanted.outputs)
+class Naming(Operator[Item, Item]):
+    """As `Doubling`, but its batches name the rows."""
+
+    names_rows = True
+
+    def apply_batch(self, batch: pa.RecordBatch, collector: Any) -> None:
+        twice = np.repeat(np.arange(batch.num_rows), 2)
+        collector.emit_batch(batch.take(pa.array(twice)), rows=twice)
+
+
+@pytest.mark.parametrize("shapes", [STATELESS, STATEFUL], ids=["stateless", "stateful"])
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 40), longest=st.sampled_from([1, 3, 40]))
+@settings(max_examples=30, deadline=None)
+@example(seed=0, count=30, longest=40)
+def test_batches_give_what_single_rows_give(shapes: Any, seed: int, count: int, longest: int) -> None:
+    graph, pieces = table_job(seed, shapes).graph(), pieces_of(seed, count, longest)
+    wanted = unordered(results(OneByOne, graph, pieces, JUDGING))
+    assert unordered(results(Chain, graph, pieces, JUDGING)) == wanted
+    assert unordered(results(Chain, graph, singly(pieces), JUDGING)) == wanted
+
+
+def unordered(found: dict[str, Any]) -> dict[str, Any]:
+    """The rows of sinks without their order: operators that keep state show it in what they emit."""
+    rows = {name: sorted(map(repr, one)) for name, one in found.items() if name.endswith(" rows")}
+    return {**found, **rows}
+
+
+@pytest.mark.parametrize("shapes", [STATELESS, STATEFUL], ids=["stateless", "stateful"])
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 40), cut=st.integers(1, 30))
+@settings(max_examples=12, deadline=None)
+def test_behind_exchanges_too(shapes: Any, seed: int, count: int, cut: int) -> None:
+    job, events = table_job(seed, shapes, parallelism=3), random_items(seed, count)
+    found = run(job, {"in": events}, seed=seed, epoch_events=cut)
+    wanted = as_singles(lambda: run(job, {"in": events}, seed=seed + 1, epoch_events=cut))
+    assert unsorted(found.outputs) == unsorted(wanted.outputs)
     assert found.states == wanted.states
     assert found.counts == wanted.counts
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@given(seed=st.integers(0, 10**6), crash=st.integers(1, 120), cut=st.integers(1, 20))
+@settings(max_examples=12, deadline=None)
+def test_a_table_shares_its_state_with_a_join_in_any_cut_and_after_crashes(
+    parallelism: int, seed: int, crash: int, cut: int
+) -> None:
+    job = Job("as-of", parallelism=parallelism, checkpoint_every=0)
+    rows = job.source(ListSource([], Item), id="rows", time="at")
+    versions = job.source(ListSource([], Item), id="versions", time="at")
+    table = versions.apply(Newest(), key="key", id="newest")
+    rows.apply(AsOf(), key="key", id="join", others={"table": (table, "key")}).sink(NONE, id="out")
+    rng = random.Random(seed)
+    times = [START + timedelta(seconds=second) for second in range(30)]
+    mine = [Item(rng.choice("ab"), place, at) for place, at in enumerate(times)]
+    theirs = [Item(rng.choice("ab"), 100 + place, at) for place, at in enumerate(rng.sample(times, 10))]
+    theirs.sort(key=lambda item: item.at)
+    end = Item("z", 999, START + timedelta(days=1))
+    found = run(job, {"rows": [*mine, end], "versions": [*theirs, end]}, seed, crash, cut)
+    wanted = []
+    for item in mine:
+        before = [one for one in theirs if one.key == item.key and one.at <= item.at]
+        wanted.append((item.number, str(before[-1].number) if before else "-"))
+    assert sorted((item.number, item.trace) for item in found.outputs["out"]) == sorted(wanted)
+    counts = found.counts["join"]
+    assert counts["processed"] == 31 == counts["delivered"] + counts["ended_early"]
 
 
 class Unordered(Passing):
@@ -96,8 +159,6 @@ class SelfJoin(TableOperator[Item, NoState, Item]):
     def apply_rows(self, rows: Any, state: Any, tables: Any, collector: Any) -> None:
         for place, event in enumerate(rows.batch.to_pylist()):
             event["trace"] += f"{rows.port}"
-            import pyarrow as pa
-
             collector.emit_batch(pa.RecordBatch.from_pylist([event], rows.batch.schema), rows=[place])
 
 
@@ -139,25 +200,3 @@ def test_what_columns_cannot_provide_is_refused() -> None:
         source.apply(Manual("m"), id="a")
     with pytest.raises(WrongUse, match="(?s)SW-OPERATOR-BATCH.*pure = True"):
         source.apply(Impure("m"), id="b", on_error="drop")
-
-
-class Failing(Passing):
-    def apply_rows(self, rows: Any, state: Any, tables: Any, collector: Any) -> None:
-        super().apply_rows(rows, state, tables, collector)
-        if any(number % 7 == 3 for number in rows.batch["number"].to_pylist()):
-            raise ValueError("a seven")
-
-
-@pytest.mark.parametrize("on_error", ["drop", "dead-letter"])
-def test_a_failing_batch_is_divided_until_the_failing_rows_are_known(on_error: Any) -> None:
-    job = Job("failing")
-    source = job.source(ListSource([], Item), id="in", time="at")
-    source.apply(Failing("f"), id="f", on_error=on_error).sink(NONE, id="out")
-    items = random_items(5, 40)
-    found = run(job, {"in": items}, seed=1, epoch_events=11)
-    good = [item.number for item in items if item.number % 7 != 3]
-    assert [item.number for item in found.outputs["out"]] == [number for number in good for _ in range(2)]
-    counts = found.counts["f"]
-    lost = counts["dropped"] + counts["dead_letters"]
-    assert (counts["processed"], lost) == (40, 40 - len(good))
-    assert counts["processed"] == counts["delivered"] + counts["ended_early"] + lost

@@ -30,6 +30,7 @@ from streamwork.flow.lineage import NEVER
 from streamwork.flow.needs import Needs
 from streamwork.job import Graph, Layout
 from streamwork.state import KeyedState
+from streamwork.state.table import Table
 from streamwork.testing import SimulatedDisk, run
 from streamwork.testing.clock import VirtualClock
 
@@ -73,6 +74,9 @@ def results(kind: type[Chain], graph: Graph, pieces: Pieces, needs: Needs | None
     for name, state in instance.states.items():
         if isinstance(state, KeyedState):
             found[f"{name} records"], found[f"{name} timers"] = dict(state.records), dict(state.timers)
+        elif isinstance(state, Table):
+            rows = state.keys(state.places()).to_pylist()
+            found[f"{name} rows of state"] = sorted(tuple(row.values()) for row in rows)
     for report in instance.finish():
         found[f"{report.component} counts"] = report.counters
         if report.staged is not None:

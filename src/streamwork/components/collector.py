@@ -133,7 +133,8 @@ class EventCollector:
 class BatchCollector(EventCollector):
     """The collector of `apply_batch`: ``emit_batch(batch)`` takes whole columns, those of the emitted type, in any order.
 
-    ``emit_batch(batch, channel, rows=places)`` also names the rows that its events come from (`AnyOperator.names_rows`). Batches and single events come out in the order in which they were emitted.
+    ``emit_batch(batch, channel, rows=places)`` also names the rows that its events come from (`AnyOperator.names_rows`). Batches
+    and single events come out in the order in which they were emitted.
     """
 
     __slots__ = ("emit_batch",)

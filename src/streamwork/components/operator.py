@@ -43,9 +43,9 @@ class AnyOperator:
     hold it (SW-KEY-MOVED)."""
 
     names_rows: ClassVar[bool] = False
-    """For `apply_batch`: True if each ``emit_batch(batch, rows=...)`` names the rows of its batch that the emitted events come from,
-    in ascending order. Then these keep their order and their watermarks where steps behind need it; else such a step is given rows
-    one by one."""
+    """For `apply_batch`: True if each ``emit_batch(batch, rows=...)`` names the rows of its batch that the emitted events come
+    from, in ascending order. Then these keep their order and their watermarks where steps behind need them; else it is given
+    rows one by one there."""
 
     reads_watermark: ClassVar[bool | None] = None
     """True if it reads ``collector.watermark``: then events reach it one at a time. None: its methods show it."""

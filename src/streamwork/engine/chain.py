@@ -106,7 +106,11 @@ class Chain:
         reading = {name for name, step in steps.items() if reads_watermark(step.node.component)}
         walking = reading.union(name for name in timed if isinstance(steps[name], KeyedStep))
         meeting = {name for name, step in steps.items() if any(len(port.inputs) > 1 for port in step.node.ports)}
-        gathering = meeting | walking
+        # What a table operator emits for several ports, or for rows and time, is put in order where a state behind depends on it.
+        mixing = {
+            n for n, step in steps.items() if isinstance(step, TableStep) and step.mixes and graph.keeps_behind(n)
+        }
+        gathering = meeting | walking | mixing
         if self._needs.order and self._leaves:
             gathering.add(OUTBOX)
         channels = {node.id: (MAIN, *node.channels) for node in self.nodes}
@@ -128,7 +132,7 @@ class Chain:
                     step.rows = 1
             step.moment_of_rise = routes.event_ranks[name] - (routes.width - 1)
             if isinstance(step, TableStep):
-                step.orders = orders
+                step.orders = routes.needs_moments(name)
                 step.blames = {port.name: Blame.of(graph, port.inputs) for port in step.node.ports}
                 step.moments = (routes.emitted(name, BEFORE), routes.emitted(name, 0))
             if name in routes.timer_ranks and isinstance(step, KeyedStep | TableStep):

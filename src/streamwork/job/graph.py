@@ -112,6 +112,11 @@ class Graph:
                 found.add(node.id)
         return tuple(node for node in self.nodes if node.id in found and node.id != node_id)
 
+    def keeps_behind(self, node_id: str) -> bool:
+        """True if a component behind this one keeps state that may depend on the order of its events."""
+        behind = (node for node in self.behind(node_id) if not isinstance(node.component, TableOperator))
+        return any(node.keeps is not None for node in behind)
+
     @property
     def uses_timers(self) -> bool:
         """True if some component uses timers, or follows processing time."""

@@ -40,7 +40,7 @@ class TableStep(Step):
     tables: Mapping[str, Any]  # port -> the StateTable that is read there
     blames: Mapping[str, Blame]  # port -> for its input; the chain gives them
     check_keys: KeyCheck | None = None  # of keys that come without an exchange
-    orders = False  # True if the steps behind need the moments of what it emits
+    orders = False  # True if what it emits is put in order by moments
     moments = (0, 0)  # of what it emits on its own: before a wave, and in it
     moment_of_timers = 0  # of what `on_time` emits, counted from the moment of the advance (`engine.routes`)
 
@@ -49,6 +49,11 @@ class TableStep(Step):
 
     def process(self, batch: Batch) -> Outputs:
         return self.pass_wave([(MAIN, batch)])
+
+    @property
+    def mixes(self) -> bool:
+        """True if the order of what it emits in a wave is not that of one port's rows, or of time."""
+        return bool(self.operator.clocks) or len(self.node.ports) > 1
 
     def follows(self, clock: TimerClock) -> bool:
         return clock in self.operator.clocks
@@ -160,7 +165,7 @@ class _Passage:
         for one in collector.some:
             if one.rows is None:
                 lineage = step.lineage_of_own(len(one.columns), step.moments[0])
-            elif step.keeps_lineage and batch.lineage is not None:
+            elif (step.keeps_lineage or step.orders) and batch.lineage is not None:
                 lineage = batch.lineage.descend(one.rows)
             else:
                 lineage = None
@@ -202,7 +207,7 @@ class _Passage:
         for one in collector.some:
             assert one.times is not None
             lineage = None
-            if step.keeps_lineage:
+            if step.keeps_lineage or step.orders:
                 due = np.minimum(times.searchsorted(one.times, "left"), len(times) - 1)
                 at = moments[due] + step.moment_of_timers if step.orders else None
                 # What is due at a time comes just before the watermark reaches it: for a window behind, it is in time.
