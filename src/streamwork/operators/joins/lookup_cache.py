@@ -68,7 +68,7 @@ class LookupCache:
     def _add(self, keys: pa.RecordBatch, owners: Array, rows: pa.RecordBatch, now: float) -> None:
         """Keep new rows, and drop keys beyond the bounds. `owners`: the key of each row."""
         loaded = np.full(keys.num_rows, now)
-        used = loaded
+        used = loaded.copy()
         if self._keys is not None and self._rows is not None:
             assert self._index is not None
             stale = np.zeros(len(self), bool)
