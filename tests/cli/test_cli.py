@@ -8,15 +8,14 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from commands import call_in
 from streamwork.cli.demo import write_transactions
+from waiting import wait_for
 
 REPO = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).parent / "streamwork")
@@ -144,13 +143,6 @@ def test_a_file_that_cannot_be_read_has_a_code_in_every_command(folder: Path) ->
         assert failed.returncode == 1 and failed.stderr.startswith("SW-IO-FAILED "), failed.stderr
 
 
-def wait_for(condition: Any, seconds: float = 120.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
-
-
 def completed(folder: Path) -> int:
     files = (folder / ".streamwork" / "card-usage" / "checkpoints").glob("????????????.json")
     return max((int(path.stem) for path in files), default=0)
@@ -159,10 +151,10 @@ def completed(folder: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_follows_the_file_until_it_is_asked_to_stop(folder: Path, number: signal.Signals) -> None:
     command = [PROGRAM, "run", "card_usage.py", "--mode", "local", "--checkpoint-every", "20ms", "--json"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        wait_for(lambda: completed(folder) == 1)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: completed(folder) == 1, process)
         write_transactions(folder / "transactions.jsonl", 7, first=500)
-        wait_for(lambda: completed(folder) == 2)
+        wait_for(lambda: completed(folder) == 2, process)
         process.send_signal(number)
         out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
@@ -177,11 +169,11 @@ def test_a_killed_spark_is_replaced_and_ctrl_c_completes_the_epoch_and_ends_well
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    wait_for(lambda: completed(folder) == 1, seconds=90)
+    wait_for(lambda: completed(folder) == 1, process)
     (java,) = (child for child in psutil.Process(process.pid).children() if "java" in child.name())
     java.kill()
     write_transactions(folder / "transactions.jsonl", 7, first=500)
-    wait_for(lambda: completed(folder) > 1, seconds=90)
+    wait_for(lambda: completed(folder) > 1, process)
     os.killpg(process.pid, signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors

@@ -18,6 +18,7 @@ import pytest
 
 from streamwork.cli import dev
 from streamwork.cli.dev import job_files
+from waiting import wait_for
 
 PROGRAM = str(Path(sys.executable).parent / "streamwork")
 
@@ -115,13 +116,9 @@ class Session:
     def wait_for_line(self, text: str, times: int = 1) -> None:
         self.wait_for(lambda: self.said().count(text) >= times)
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    def wait_for(self, condition: Callable[[], bool]) -> None:
         assert self.process is not None
-        until = time.monotonic() + seconds
-        while not condition():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < until, f"waited in vain\n{self.said()}"
-            time.sleep(0.02)
+        wait_for(condition, self.process, self._log)
 
     def children(self) -> list[psutil.Process]:
         assert self.process is not None

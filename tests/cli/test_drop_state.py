@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import duckdb
 import pytest
 
 from commands import call_in
+from waiting import wait_for
 
 PROGRAM = Path(sys.executable).parent / "streamwork"
 REPO = Path(__file__).parents[2]
@@ -274,26 +274,18 @@ def test_dev_drops_once(world: World) -> None:
     with log.open("w") as output:
         dev = subprocess.Popen(command, cwd=world.folder, stdout=output, stderr=subprocess.STDOUT)
         try:
-            _until(lambda: "waiting for job.py" in log.read_text())
+            wait_for(lambda: "waiting for job.py" in log.read_text(), dev, log)
             (world.folder / "job.py").write_text(good)
-            _until(lambda: "is dropped" in log.read_text())
+            wait_for(lambda: "is dropped" in log.read_text(), dev, log)
             world.give(4)
-            _until(lambda: sum(row[1] for row in world.view()) == 30 + 31 + 32 + 33)  # type: ignore[arg-type]
+            wait_for(lambda: sum(row[1] for row in world.view()) == 30 + 31 + 32 + 33, dev, log)  # type: ignore[arg-type]
             (world.folder / "job.py").write_text(good + "\n# saved again\n")
-            _until(lambda: log.read_text().count("resumed at checkpoint") >= 2)
+            wait_for(lambda: log.read_text().count("resumed at checkpoint") >= 2, dev, log)
         finally:
             dev.send_signal(signal.SIGINT)
             dev.wait()
     assert log.read_text().count("is dropped") == 1
     assert sum(row[1] for row in world.view()) == 30 + 31 + 32 + 33  # type: ignore[arg-type]
-
-
-def _until(done: object, seconds: float = 120) -> None:
-    assert callable(done)
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
 
 
 def test_docs_state_page_runs(tmp_path: Path) -> None:

@@ -27,13 +27,13 @@ from cluster import command_line, environment, kill, python_workers, standing
 from sample import expected_journal, payments, run_job
 from streamwork.run.stop_request import request_stop
 from streamwork.world import RealClock
+from waiting import PATIENCE, wait_for
 
 TESTS = Path(__file__).parents[1]
 KILLS = int(os.environ.get("STREAMWORK_KILLS", "20"))
 SEED = int(os.environ.get("STREAMWORK_KILL_SEED", random.SystemRandom().randrange(10**6)))
 FED = 40
 """Events that come every 50 ms."""
-PATIENCE = 180.0
 
 Strike = Callable[[str, random.Random, int], bool]  # what, chosen how, of which driver: True if somebody has died
 
@@ -90,31 +90,23 @@ def driving(folder: Path, master: str) -> Iterator[subprocess.Popen[bytes]]:
             kill(child)
 
 
-def wait_until(true: Callable[[], Any], folder: Path, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not true():
-        text = (folder / "driver.txt").read_text()[-3000:]
-        assert process.poll() is None, text
-        assert time.monotonic() < until, f"it does not go on: {text}"
-        time.sleep(0.05)
-
-
 def survive(folder: Path, master: str, plan: list[str], strike: Strike) -> None:
     """Kill by the plan while events come in; then let the job catch up, stop it, and check."""
     rng = random.Random(f"{SEED}/{master.partition(':')[0]}")
     add_events(folder, FED)
+    log = folder / "driver.txt"
     with driving(folder, master) as process:
-        wait_until(lambda: newest(folder).get("epoch"), folder, process)
+        wait_for(lambda: newest(folder).get("epoch"), process, log)
         began = time.monotonic()
         for kind in plan:
             for _ in range(rng.randint(4, 16)):  # half a second, more or less
                 add_events(folder, FED)
                 time.sleep(0.05)
             time.sleep(rng.uniform(0, 0.05))
-            wait_until(partial(fed_and_struck, folder, partial(strike, kind, rng, process.pid)), folder, process)
+            wait_for(partial(fed_and_struck, folder, partial(strike, kind, rng, process.pid)), process, log)
         add_events(folder, FED)
         size = (folder / "payments.jsonl").stat().st_size
-        wait_until(lambda: newest(folder)["positions"]["payments/0"] == size, folder, process)
+        wait_for(lambda: newest(folder)["positions"]["payments/0"] == size, process, log)
         took = time.monotonic() - began
         request_stop(folder / "root", "lost", PATIENCE, RealClock(), lambda line: None)
         assert process.wait(60) == 0, (folder / "driver.txt").read_text()[-3000:]

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -22,6 +21,7 @@ from streamwork import JobFailed
 from streamwork.hosts.gateway import Jvm
 from streamwork.hosts.master import reach
 from streamwork.run.outcome import NOT_STARTED
+from waiting import wait_for
 
 pytestmark = pytest.mark.spark
 JOB = Path(__file__).parents[1] / "waiting_job.py"
@@ -82,13 +82,6 @@ def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
         return []
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 240.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
-
-
 def to_group(process: subprocess.Popen[str]) -> None:
     """As `kill -- -GROUP`, and as a terminal does."""
     os.killpg(process.pid, signal.SIGTERM)
@@ -107,7 +100,7 @@ def test_a_signal_to_all_processes_of_a_job_on_spark_is_a_clean_stop(
     folder: Path, send: Callable[[subprocess.Popen[str]], None]
 ) -> None:
     with running(folder) as process:
-        wait_for(lambda: (folder / "computing").exists() or process.poll() is not None)
+        wait_for((folder / "computing").exists, process)
         family = {one.pid for one in descendants(process)}
         send(process)
         time.sleep(0.5)  # a process that would end from the signal has time to
@@ -118,7 +111,7 @@ def test_a_signal_to_all_processes_of_a_job_on_spark_is_a_clean_stop(
     assert "stopped at checkpoint 1: 10 events" in out and "restart" not in out
     with closing(sqlite3.connect(folder / "out.db")) as db:
         assert db.execute("SELECT count(*), count(DISTINCT number) FROM lines").fetchone() == (10, 10)
-    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in family), 60)
+    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in family))
 
 
 @pytest.mark.slow
@@ -133,13 +126,13 @@ def test_a_signal_while_spark_starts_ends_the_run_and_leaves_no_process(folder: 
         )
 
     with running(folder) as process:
-        wait_for(lambda: begun() or process.poll() is not None)
+        wait_for(begun, process)
         family = descendants(process)
         to_group(process)
         out, _ = process.communicate(timeout=120)
         assert process.returncode == 0, out
         assert NOT_STARTED in out and "Traceback" not in out
-        wait_for(lambda: not any(one.is_running() for one in family), 60)
+        wait_for(lambda: not any(one.is_running() for one in family))
     assert not (folder / ".streamwork" / "waiting" / "job.json").exists()
 
 

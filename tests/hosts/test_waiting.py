@@ -24,6 +24,7 @@ from streamwork.run.outcome import Outcome
 from streamwork.run.runner import run
 from streamwork.run.stop_request import request_stop
 from streamwork.world import RealClock
+from waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -35,13 +36,6 @@ def rows(database: Path, query: str) -> list[tuple[Any, ...]]:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'journal'").fetchone():
             return []
         return db.execute(query).fetchall()
-
-
-def wait_until(true: Any, seconds: float = 240.0) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.05)
 
 
 class Hand(RealClock):
@@ -109,11 +103,11 @@ def test_while_idle_timers_fire_requests_are_answered_and_workers_stay(
     due = datetime.now(UTC) + timedelta(seconds=2)
     stream.apply(Waking(due), key="card", id="waking").sink(SqliteSink(tmp_path / "out.db", "journal"), id="out")
     running = Running(job, RunOptions(mode=Mode.MICROBATCH, root=tmp_path / "root", restart=False))
-    wait_until(lambda: running.error or rows(tmp_path / "out.db", "SELECT * FROM journal"))
+    wait_for(lambda: running.error or rows(tmp_path / "out.db", "SELECT * FROM journal"))
     assert rows(tmp_path / "out.db", "SELECT card, number FROM journal") == [("a", 1)]
     assert datetime.now(UTC) >= due
     kept = described.count("keep its Python workers")
-    wait_until(lambda: described.count("keep its Python workers") > kept)
+    wait_for(lambda: described.count("keep its Python workers") > kept)
     assert request_stop(tmp_path / "root", "idle", 120, RealClock(), lambda line: None).text == "stopped"
     assert running.wait().events == 1
 

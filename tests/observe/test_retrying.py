@@ -30,6 +30,7 @@ from streamwork.run.runner import run
 from streamwork.run.stop_request import request_stop
 from streamwork.testing.clock import VirtualClock
 from streamwork.world import RealClock, RealDisk
+from waiting import wait_for
 
 NAMES = [*"abcdefgh", "x", *"ijkl"]
 SEMANTICS: list[dict[str, str]] = [
@@ -218,13 +219,6 @@ class Running(threading.Thread):
         self.outcome = self._run()
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 120.0) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_real_outage_on_spark_and_a_stop_in_the_middle_of_it(tmp_path: Path, spark: Any) -> None:
@@ -238,10 +232,9 @@ def test_a_real_outage_on_spark_and_a_stop_in_the_middle_of_it(tmp_path: Path, s
         return any(one["failures"] >= 3 and one["beat"] >= 1 for one in found)
 
     first = Running(looking(tmp_path), tmp_path)
-    wait_until(is_kept_fresh, 300)
-    wait_until(
-        lambda: read_status(tmp_path / "root", "items", RealClock()).checkpoint == 1
-    )  # it is committed meanwhile
+    wait_for(is_kept_fresh)
+    # It is committed meanwhile.
+    wait_for(lambda: read_status(tmp_path / "root", "items", RealClock()).checkpoint == 1)
     status = read_status(tmp_path / "root", "items", RealClock())
     assert [(one.component, one.checkpoint) for one in status.retrying] == [("work", 2)]
     began = time.monotonic()
@@ -253,7 +246,7 @@ def test_a_real_outage_on_spark_and_a_stop_in_the_middle_of_it(tmp_path: Path, s
     assert asked.exists() and list(marks.iterdir()) == []
     tries = len(asked.read_text().splitlines())
     second = Running(looking(tmp_path), tmp_path)
-    wait_until(lambda: len(asked.read_text().splitlines()) >= tries + 3, 300)
+    wait_for(lambda: len(asked.read_text().splitlines()) >= tries + 3)
     (tmp_path / "down").unlink()
     second.join(300)
     assert second.outcome is not None and second.outcome.retried >= 3

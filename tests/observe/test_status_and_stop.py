@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from streamwork.__main__ import main
 from streamwork.cli.demo import write_transactions
 from streamwork.epoch import Store
 from streamwork.world import RealDisk
+from waiting import wait_for
 
 REPO = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).parent / "streamwork")
 JOB = (REPO / "examples" / "card_usage.py").read_text()
+RUN = ("run", "card_usage.py", "--mode", "local", "--until-caught-up")  # it ends also where it should be refused
 LEASE = "6s"  # long enough for a busy machine: who is alive is found out at the first beat, after a quarter of it
 
 
@@ -68,7 +70,7 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     before = completed(folder)
     with start(folder, *arguments) as process:
         try:
-            wait_for(lambda: completed(folder) > before or process.poll() is not None)
+            wait_for(lambda: completed(folder) > before, process)
             yield process
         finally:
             process.kill()
@@ -77,13 +79,6 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def completed(folder: Path) -> int:
     files = (folder / ".streamwork" / "card-usage" / "checkpoints").glob("????????????.json")
     return max((int(path.stem) for path in files), default=0)
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -121,7 +116,7 @@ def test_a_job_is_seen_running_and_is_stopped_after_its_checkpoint(folder: Path)
 
 def test_a_second_driver_is_refused_while_the_first_lives_unless_it_takes_over(folder: Path) -> None:
     with running(folder) as first:
-        refused = call(folder, "run", "card_usage.py", "--mode", "local", "--lease", LEASE, "--json")
+        refused = call(folder, *RUN, "--lease", LEASE, "--json")
         assert refused.returncode == 3
         error = json.loads(refused.stdout)["error"]
         assert error["code"] == "SW-DRIVER-ALIVE"
@@ -136,7 +131,7 @@ def test_a_second_driver_is_refused_while_the_first_lives_unless_it_takes_over(f
             assert first.returncode == 3
             assert errors.startswith(("SW-DRIVER-FENCED ", "SW-SINK-FENCED "))
             write_transactions(folder / "transactions.jsonl", 100, first=500)
-            wait_for(lambda: counted(folder) == 600)
+            wait_for(lambda: counted(folder) == 600, second)
             seen = status(folder)
             assert (seen["running"], seen["holder"]["process"]["pid"]) == (True, second.pid)
         finally:
@@ -152,7 +147,7 @@ def test_after_kill_9_the_next_start_waits_for_nobody(folder: Path) -> None:
         process.wait()
     assert ask(folder, "status").stdout.splitlines()[1].startswith(f"not running: process {process.pid} on ")
     began = time.monotonic()
-    again = call(folder, "run", "card_usage.py", "--mode", "local", "--until-caught-up", "--lease", "1h")
+    again = call(folder, *RUN, "--lease", "1h")
     assert (again.returncode, again.stdout.splitlines()[1]) == (0, "resumed at checkpoint 1")
     assert time.monotonic() - began < 600, "it waits for a lease of an hour"
 
@@ -167,7 +162,7 @@ def test_a_driver_elsewhere_that_gives_no_sign_is_waited_for_as_long_as_the_leas
     seen = status(folder)
     assert (seen["running"], seen["holder"]["life"]) == (None, "unknown")
     began = time.monotonic()
-    again = call(folder, "run", "card_usage.py", "--mode", "local", "--until-caught-up", "--lease", "1s")
+    again = call(folder, *RUN, "--lease", "1s")
     assert again.returncode == 0, again.stderr
     assert time.monotonic() - began > 1.0
     assert "holds this job; watching for 1 s" in again.stdout
@@ -186,12 +181,12 @@ def test_a_driver_that_hangs_does_not_stop_in_time_and_that_is_said(folder: Path
         with (folder / "transactions.jsonl").open("a") as file:
             file.write('{"id": "slow", "card": "card-1", "amount": 0}\n')
         plans = folder / ".streamwork" / "card-usage" / "checkpoints" / "000000000002.plan.json"
-        wait_for(plans.exists)
+        wait_for(plans.exists, process)
         late = ask(folder, "stop", "--timeout", "200ms", "--json")
         assert late.returncode == 1
         error = json.loads(late.stdout)["error"]
         assert error["code"] == "SW-STOP-TIMEOUT" and "kill -9" in error["action"]
-        alive = call(folder, "run", "card_usage.py", "--mode", "local", "--lease", "1s")
+        alive = call(folder, *RUN, "--lease", "1s")
         assert alive.stderr.startswith("SW-DRIVER-ALIVE"), "it computes, and beats all the same"
         (folder / "go").touch()
         process.communicate(timeout=120)
@@ -205,9 +200,9 @@ def test_a_job_that_waits_for_its_restart_is_seen_and_can_be_stopped(folder: Pat
     with running(folder) as process:
         with (folder / "transactions.jsonl").open("a") as file:
             file.write('{"id": "bad", "card": "card-1", "amount": "much"}\n')
-        wait_for(lambda: status(folder)["restarting"])
+        wait_for(lambda: status(folder)["restarting"], process)
         assert "\nrestarting after a failure: process " in ask(folder, "status").stdout
-        refused = call(folder, "run", "card_usage.py", "--mode", "local", "--lease", LEASE)
+        refused = call(folder, *RUN, "--lease", LEASE)
         assert refused.stderr.startswith("SW-DRIVER-ALIVE"), "the job is still held"
         stopped = ask(folder, "stop")
         assert stopped.stdout.startswith("the job has failed: SW-SOURCE-BAD-EVENT"), stopped

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -31,6 +29,7 @@ from streamwork.run.stopping import ONE_SIGNAL_SECONDS, Stop
 from streamwork.testing.clock import VirtualClock
 from streamwork.world import RealClock, RealDisk, RealProcesses
 from streamwork.world.processes import ProcessId
+from waiting import wait_for
 
 REPO = Path(__file__).parents[2]
 
@@ -189,19 +188,12 @@ def test_a_signal_while_the_job_file_is_loaded_ends_the_run(tmp_path: Path) -> N
     write_transactions(tmp_path / "transactions.jsonl", 10, cards=3)
     command = [sys.executable, "-m", "streamwork", "run", "job.py", "--mode", "local", "--json"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: (tmp_path / "loading").exists() or process.poll() is not None)
+        wait_for((tmp_path / "loading").exists, process)
         process.terminate()
         out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert json.loads(out)["started"] == NOT_STARTED
     assert not (tmp_path / ".streamwork" / "card-usage" / "job.json").exists(), "nothing was begun"
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
 
 
 AT_IMPORT = """
