@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,12 @@ hypothesis.settings.load_profile("streamwork")
 # A shell that starts the tests in the background lets them, and all that they start, ignore SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Folders of tests are in memory where there is room: a sync of a real disk takes longer than most of what is tested. Power cuts are
+# those of simulated disks.
+MEMORY = Path("/dev/shm")
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # A test's Spark lives for seconds or minutes: what the better of Java's two compilers costs never pays.
 os.environ.setdefault(OPTIONS, "-XX:TieredStopAtLevel=1")

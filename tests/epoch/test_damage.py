@@ -17,7 +17,7 @@ from matrix.faults import HOW, Fault, damage
 from matrix.oracles import check, fold
 from matrix.points import OTHER, Outcome, outcome_of
 from matrix.targets import LOCAL
-from matrix.world import EVENTS, MORE, RETAIN, World, fast_folder, shorten_chains
+from matrix.world import EVENTS, MORE, RETAIN, World, shorten_chains
 from streamwork import Refused
 from streamwork.world import FileRef
 
@@ -30,9 +30,9 @@ pytestmark = pytest.mark.usefixtures("short_chains")
 @pytest.fixture(scope="module")
 def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A job with two sinks after eight checkpoints: to be forked, never touched."""
-    with fast_folder(lambda: tmp_path_factory.mktemp("resting")) as made, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         shorten_chains(patch)
-        world = World(made / "world", LOCAL["SQLite + log"])
+        world = World(tmp_path_factory.mktemp("resting") / "world", LOCAL["SQLite + log"])
         world.live(EVENTS).survived()
         yield world
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from matrix.world import fast_folder, shorten_chains
+from matrix.world import shorten_chains
 
 
 @pytest.fixture
@@ -16,6 +15,5 @@ def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
-    with fast_folder(lambda: request.getfixturevalue("tmp_path")) as made:
-        yield made
+def folder(tmp_path: Path) -> Path:
+    return tmp_path

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,7 +28,6 @@ from streamwork.state import compaction
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.processes import SimulatedProcesses
 
-MEMORY = Path("/dev/shm")
 SLICE = 6
 """Events of an epoch."""
 RETAIN = 2
@@ -46,19 +44,6 @@ def shorten_chains(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite, "LOCK_SECONDS", 0.05)  # who holds it is in this process, too
     patch.setattr(postgres, "_BEGIN", postgres._BEGIN.replace("'30.0s'", "'50ms'"))
     patch.setattr(redis, "CHUNK", 1)  # so that there is something between two keys
-
-
-@contextmanager
-def fast_folder(otherwise: Callable[[], Path]) -> Iterator[Path]:
-    """In memory where there is such a place: syncs are not what is tested here."""
-    if not MEMORY.is_dir():
-        yield otherwise()
-        return
-    made = Path(tempfile.mkdtemp(dir=MEMORY, prefix="matrix-"))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
 
 
 @dataclass
