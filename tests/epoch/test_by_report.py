@@ -19,7 +19,7 @@ from streamwork.delivery import DeadLetters, Inbox, Letter
 from streamwork.engine import EndKnown, Extent, Report
 from streamwork.epoch import Driver, Plan, Store, reported
 from streamwork.epoch.effects import Effects
-from streamwork.epoch.slices import extents
+from streamwork.epoch.slices import Partitions, extents, fixed
 from streamwork.hosts.local import LocalHost
 from streamwork.testing import Crash, Lose, Result, run
 from streamwork.testing.clock import VirtualClock
@@ -264,11 +264,12 @@ def test_the_end_of_an_epoch_is_what_was_planned_and_what_was_reported() -> None
 
 def test_extents_say_how_their_ends_become_known() -> None:
     graph = job().graph()
+    parts = Partitions.of(graph, fixed(graph))
     by_plan = Plan(1, 0, 1, Position({"in/0": 5}), Position({"in/0": 9}))
-    assert extents(graph, ["in"], 0, by_plan) == {"in": {"0": Extent(5, 9)}}
+    assert extents(graph, parts, ["in"], 0, by_plan) == {"in": {"0": Extent(5, 9)}}
     by_report = Plan(1, 0, 1, Position({"in/0": 5}), Position(), reported=("in",))
-    assert extents(graph, ["in"], 0, by_report) == {"in": {"0": Extent(5, limit=200_000)}}
-    assert extents(graph, ["in"], 1, by_report) == {}, "the other instance reads no partition"
+    assert extents(graph, parts, ["in"], 0, by_report) == {"in": {"0": Extent(5, limit=200_000)}}
+    assert extents(graph, parts, ["in"], 1, by_report) == {}, "the other instance reads no partition"
     assert [Extent(5, 9).known, Extent(5, limit=1).known] == [EndKnown.BY_PLAN, EndKnown.BY_REPORT]
 
 

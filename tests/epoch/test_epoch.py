@@ -17,6 +17,7 @@ from streamwork.epoch import Driver, Epoch, Manifest, Participant, Phase, Plan, 
 from streamwork.epoch import driver as driver_module
 from streamwork.epoch.draft import ManifestDraft
 from streamwork.epoch.epoch import NEXT, State, WrongTransition
+from streamwork.epoch.slices import Partitions
 from streamwork.epoch.timings import Timings
 from streamwork.errors import JobFailed
 from streamwork.hosts.local import LocalHost
@@ -64,7 +65,7 @@ WAYS = {  # a shortest way from PLANNED to each state, written down, so that the
 
 
 def epoch_in(state: State) -> Epoch:
-    epoch = Epoch(Plan(1, 0, 1, {}, {}), Timings(VirtualClock()))
+    epoch = Epoch(Plan(1, 0, 1, {}, {}), Timings(VirtualClock()), Partitions({}, frozenset()))
     for step in WAYS[state]:
         TRANSITIONS[step](epoch)
     assert epoch.state is state

@@ -36,6 +36,7 @@ class Broker(OffsetSource[Payment]):
         self.requests: list[str] = []
 
     def partitions(self) -> list[str]:
+        self.requests.append("partitions")
         return list(self.sizes)
 
     def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
@@ -74,7 +75,8 @@ def run(source: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(Planner, "plan", counting)
     driver, table = driver_of(source, folder)
     driver.start()
-    assert source.requests == [], "nothing is asked before the first plan"
+    assert "ends" not in source.requests, "nothing is asked before the first plan"
+    source.requests.clear()
     while driver.run_epoch() is not None:
         pass
     driver.close()
@@ -88,15 +90,16 @@ def test_ends_is_called_once_per_plan(tmp_path: Path, monkeypatch: pytest.Monkey
     assert plans == 6, "five that read ten events of each partition, one that finds nothing"
     assert source.requests.count("ends") == plans
     assert source.requests.count("earliest") == plans, "about partitions that were never read: `c` stays empty"
+    assert source.requests.count("partitions") == plans, "the epoch goes on with those of its plan"
 
 
 def test_the_count_notices_a_question_for_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a planner that asks about one partition after another."""
 
-    def one_by_one(graph: Graph, start: Position, reported: Any) -> Position:
+    def one_by_one(graph: Graph, start: Position, begins: slices.Begins, reported: Any) -> Position:
         (node,), found = graph.planned, start
-        for part, at in slices.starts_of(node, start).items():
-            reached = node.component.ends({part: at}, slices.share_of(node, start))
+        for part, at in begins["in"].items():
+            reached = node.component.ends({part: at}, slices.share_of(node, 4))
             found = found.moved({f"in/{part}": offset for part, offset in reached.items() if offset})
         return found
 
@@ -114,7 +117,8 @@ def test_a_plan_that_leaves_nothing_is_not_limited(sizes: dict[str, int], max_ev
     planner = Planner.__new__(Planner)
     planner._graph, planner._goal = job.graph(), None
     start = Position({f"in/{part}": size // 3 for part, size in sizes.items()})
-    end = planner._ends(start, ())
+    begins = slices.begins(job.graph(), slices.Partitions.of(job.graph(), frozenset()), start)
+    end = planner._ends(start, begins, ())
     left = any(end[f"in/{part}"] < size for part, size in sizes.items())
     full = any(end[name] - start[name] >= max(1, max_events // len(sizes)) for name in end)
-    assert planner._is_more(start, end) == full and (full or not left)
+    assert planner._is_more(begins, end) == full and (full or not left)

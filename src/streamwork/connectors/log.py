@@ -88,7 +88,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         return {partition: self._reader.start(int(partition)) for partition in partitions}
 
     def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
-        self._seen = {partition: self._reader.end(int(partition)) for partition in starts}
+        self._seen = {str(number): end for number, end in self._reader.ends().items()}
         return {part: max(start, min(start + limit, self._seen[part])) for part, start in starts.items()}
 
     def has_more(self, ends: Mapping[str, int]) -> bool:

@@ -25,7 +25,7 @@ class Assigner:
 
     def assign(self, epoch: Epoch, parent: Manifest, chains: FileChains) -> list[Assignment]:
         """The epoch begins with the watermarks of `parent` and with the state in `chains`."""
-        graph, plan, brought = self._graph, epoch.plan, epoch.brought
+        graph, plan, brought, parts = self._graph, epoch.plan, epoch.brought, epoch.partitions
         retried = tuple(one.event_id for one in brought.again)
         return [
             Assignment(
@@ -36,9 +36,9 @@ class Assigner:
                 groups=self._layout.groups,
                 epoch=plan.epoch,
                 fence=plan.fence,
-                extents=(mine := extents(graph, chain.nodes, instance, plan, self._planner.unasked)),
+                extents=(mine := extents(graph, parts, chain.nodes, instance, plan, self._planner.unasked)),
                 marks={} if graph.promise.exactly_once else self._planner.identities.marks(mine),
-                watermarks=partition_watermarks(graph, chain.nodes, instance, parent.watermarks),
+                watermarks=partition_watermarks(graph, parts, chain.nodes, instance, parent.watermarks),
                 ticks=plan.ticks,
                 states={name: stored[str(instance)] for name, stored in chains.items() if name in chain.nodes},
                 replays=brought.share(chain.nodes, instance),

@@ -26,6 +26,7 @@ from streamwork.delivery.counts import Counts, Refusals
 from streamwork.engine import Assignment, Report
 from streamwork.epoch.brought import Brought
 from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.slices import Partitions
 from streamwork.epoch.timings import Timings
 
 
@@ -68,8 +69,10 @@ class WrongTransition(RuntimeError):
 class Epoch:
     """Its methods are its transitions; each takes what is known from then on. A wrong one raises `WrongTransition`."""
 
-    def __init__(self, plan: Plan, timings: Timings) -> None:
+    def __init__(self, plan: Plan, timings: Timings, partitions: Partitions) -> None:
         self.plan = plan
+        self.partitions = partitions
+        """Of its sources with offsets, as of the plan."""
         self.timings = timings
         self.brought = Brought()
         self.assignments: Sequence[Assignment] = ()

@@ -77,7 +77,7 @@ class InFlight:
             if not self._layout.graph.promise.exactly_once:
                 self._fences.check(plan.fence)
             self._tell(Phase.PLAN, plan.epoch)
-            epoch = Epoch(plan, timings)
+            epoch = Epoch(plan, timings, self._planner.partitions)
             self._epochs.append(epoch)
             self._submit(epoch)
 

@@ -18,7 +18,7 @@ from streamwork.epoch.manifest import Plan
 from streamwork.epoch.participant import Participant
 from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.redelivery import Redelivery
-from streamwork.epoch.slices import ends, known_ends, share_of, skips, starts, starts_of
+from streamwork.epoch.slices import Begins, Partitions, begins, ends, fixed, known_ends, share_of, skips, starts
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
 
@@ -64,6 +64,9 @@ class Planner(Participant):
         """True if the last plan could not take all the input that was there."""
         self.next_tick: int | None = 0
         """When the next processing-time timer is due. After a start that is unknown, so the first epoch finds out."""
+        self.partitions: Partitions
+        """As of the last plan."""
+        self._fixed = frozenset[str]()
         self.identities = Identities(graph, store)
         self._graph = graph
         self._store = store
@@ -85,6 +88,7 @@ class Planner(Participant):
     def resume(self, footing: Footing) -> Sequence[str]:
         self._fence, self._lost = footing.fence, footing.lost
         self._latest = skips(self._graph)
+        self._fixed = fixed(self._graph)
         self._next = self._store.newest_number() + 1
         self.identities.resume()
         before = footing.at.positions.furthest(footing.lost)
@@ -103,8 +107,9 @@ class Planner(Participant):
         """Plan the present input from here on, and nothing beyond it: later input and later timers are not processed.
         A source without offsets is polled in one epoch; a bounded one until it emits nothing.
         """
-        start = starts(self._graph, at.furthest(self._lost), self._latest)
-        self._goal = Goal(known_ends(self._graph, start), self._now())
+        now = Partitions.of(self._graph, self._fixed)
+        start = starts(self._graph, now, at.furthest(self._lost), self._latest)
+        self._goal = Goal(known_ends(self._graph, begins(self._graph, now, start)), self._now())
 
     @property
     def asks(self) -> bool:
@@ -145,14 +150,16 @@ class Planner(Participant):
         """The next plan, written; None if there is nothing to do. `begin` is called before it is written."""
         at = at.furthest(self._lost)
         self.identities.check()
+        self.partitions = Partitions.of(self._graph, self._fixed)
         if (leg := self._route.leg(at)) is not None:  # catching up: the same slice as before, with the same ticks
             return self._write(parent, leg.start, leg.end, leg.ticks, (), begin)
         graph = self._graph
-        start = starts(graph, at, self._latest)
+        start = starts(graph, self.partitions, at, self._latest)
+        begun = begins(graph, self.partitions, start)
         reported = self._reported(start)
-        there = self._ends(start, reported)
+        there = self._ends(start, begun, reported)
         end = self._route.capped(start, there.moved(self._redelivery.end(start)))
-        self._input_ends.update(start, end)
+        self._input_ends.update(start, end, begun)
         tick = self._now()
         due = tick if self._goal is None else min(tick, self._goal.tick)
         woken = graph.uses_timers and self.next_tick is not None and due >= self.next_tick
@@ -163,7 +170,7 @@ class Planner(Participant):
         ticks = () if asks else (max(tick, start[CLOCK] + 1),)
         if graph.uses_timers and ticks:  # processing time is input too, so that a replay sees what was planned
             end = end.moved({CLOCK: ticks[-1]})
-        self.limited = not end.reaches(there) or self._is_more(start, there)
+        self.limited = not end.reaches(there) or self._is_more(begun, there)
         for node in graph.planned:
             if node.id not in reported:
                 node.component.sync()
@@ -180,15 +187,16 @@ class Planner(Participant):
         goal = self._goal
         return tuple(node.id for node in nodes if goal is None or not start.reaches(goal.of(node.id)))
 
-    def _ends(self, start: Position, reported: Collection[str]) -> Position:
-        found = ends(self._graph, start, reported)
+    def _ends(self, start: Position, begun: Begins, reported: Collection[str]) -> Position:
+        found = ends(self._graph, start, begun, reported)
         return found if self._goal is None else self._goal.left(start, found)
 
-    def _is_more(self, start: Position, end: Position) -> bool:
+    def _is_more(self, begun: Begins, end: Position) -> bool:
         """True if there was more input than this. Only a partition whose slice is full may have more."""
         goal = self._goal
         for node in self._graph.planned:
-            mine, share = starts_of(node, start), share_of(node, start)
+            mine = begun[node.id]
+            share = share_of(node, len(mine))
             full = {part: at for part, at in end.of(node.id).items() if at - mine[part] >= share}
             if goal is not None:
                 full = {part: at for part, at in full.items() if at < goal.ends[f"{node.id}/{part}"]}

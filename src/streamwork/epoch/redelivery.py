@@ -120,7 +120,7 @@ class Redelivery(Participant):
             again += self._policy.due(self.waiting, self._now(), max(1, MOST_REPLAYS - len(again)))
             replays = [Replay(one.source, self._instance(one), one.event, root_of(0, i)) for i, one in enumerate(again)]
             replays.sort(key=lambda replay: replay.component)
-            lanes, instances = self._lanes(plan)
+            lanes, instances = self._lanes(epoch)
             epoch.brought = Brought(tuple(replays), lanes, instances, tuple(again))
 
     def _instance(self, one: Waiting) -> int:
@@ -142,12 +142,12 @@ class Redelivery(Participant):
         groups = self._layout.groups
         return instance_of(node.key.groups(node.key.values([event]), groups)[0], node.parallelism, groups)
 
-    def _lanes(self, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
+    def _lanes(self, epoch: Epoch) -> tuple[dict[str, int], dict[str, int]]:
         """A number for every source partition of an epoch, and the instance that reads it."""
         found: dict[str, int] = {}
         for chain in self._layout.chains:
             for instance in range(chain.parallelism):
-                mine = extents(self._graph, chain.nodes, instance, plan)
+                mine = extents(self._graph, epoch.partitions, chain.nodes, instance, epoch.plan)
                 found.update((f"{name}/{part}", instance) for name, parts in mine.items() for part in parts)
         return {name: lane for lane, name in enumerate(sorted(found), start=1)}, found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from zlib import crc32
 
 from streamwork.components import Position
@@ -10,6 +11,39 @@ from streamwork.components.source import EVERYTHING
 from streamwork.engine import Extent, Extents
 from streamwork.epoch.manifest import Plan
 from streamwork.job import Graph, Node
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of all sources with offsets, as of one plan."""
+
+    names: Mapping[str, Sequence[str]]  # by source
+    fixed: frozenset[str]  # the sources whose partitions never change
+
+    @classmethod
+    def of(cls, graph: Graph, fixed: frozenset[str]) -> Partitions:
+        """Those that the sources have now. Calls each source once."""
+        return cls({node.id: tuple(node.component.partitions()) for node in graph.planned}, fixed)
+
+    def with_earlier(self, source: str, at: Position) -> list[str]:
+        """Of one source: those that it has now, and those that were read before `at`, so that none is lost silently."""
+        return list(dict.fromkeys([*self.names[source], *at.of(source)]))
+
+    def readers(self, node: Node, at: Position) -> dict[str, int]:
+        """Partition -> the instance that reads it. It never changes, so that a replay takes the same path."""
+        names = self.with_earlier(node.id, at)
+        if node.id in self.fixed:
+            return {name: place * node.parallelism // len(names) for place, name in enumerate(names)}
+        return {name: crc32(name.encode()) % node.parallelism for name in names}
+
+
+def fixed(graph: Graph) -> frozenset[str]:
+    """The sources whose partitions never change."""
+    return frozenset(node.id for node in graph.planned if node.component.fixed_partitions() is not None)
+
+
+Begins = Mapping[str, Mapping[str, int]]
+"""Source with offsets -> partition -> where it is read from."""
 
 
 def skips(graph: Graph) -> Position:
@@ -21,47 +55,50 @@ def skips(graph: Graph) -> Position:
     return Position(found)
 
 
-def starts(graph: Graph, at: Position, skipped: Position) -> Position:
+def starts(graph: Graph, partitions: Partitions, at: Position, skipped: Position) -> Position:
     """Where every partition is read from next: where it was left, or its earliest offset."""
     found = {**at, **{name: offset for name, offset in skipped.items() if offset > at[name]}}
     for node in graph.planned:
-        new = [partition for partition in partitions_of(node, at) if f"{node.id}/{partition}" not in found]
+        new = [name for name in partitions.with_earlier(node.id, at) if f"{node.id}/{name}" not in found]
         earliest = node.component.earliest(new) if new else {}
         found.update((name, offset) for name, offset in _named(node, earliest).items() if offset)
     return Position(found)
 
 
-def ends(graph: Graph, start: Position, reported: Collection[str] = ()) -> Position:
+def begins(graph: Graph, partitions: Partitions, start: Position) -> Begins:
+    """Where each partition of each source is read from by an epoch that begins at `start`."""
+    return {
+        node.id: {name: start[f"{node.id}/{name}"] for name in partitions.with_earlier(node.id, start)}
+        for node in graph.planned
+    }
+
+
+def ends(graph: Graph, start: Position, begins: Begins, reported: Collection[str] = ()) -> Position:
     """How far an epoch that begins at `start` may read. Calls each source once, unless its instances report its ends."""
     found = dict(start)
     for node in graph.planned:
-        mine = {} if node.id in reported else starts_of(node, start)
+        mine = {} if node.id in reported else begins[node.id]
         if mine:
-            reached = _named(node, node.component.ends(mine, share_of(node, start)))
+            reached = _named(node, node.component.ends(mine, share_of(node, len(mine))))
             found.update((name, offset) for name, offset in reached.items() if offset > start[name])
     return Position(found)
 
 
-def share_of(node: Node, at: Position) -> int:
-    """How many events of each partition an epoch takes: the source's `max_events`, shared among its partitions."""
-    return max(1, int(node.component.max_events) // max(1, len(partitions_of(node, at))))
+def share_of(node: Node, partitions: int) -> int:
+    """How many events of each partition an epoch takes: the source's `max_events`, shared among so many partitions."""
+    return max(1, int(node.component.max_events) // max(1, partitions))
 
 
-def known_ends(graph: Graph, start: Position) -> Position:
+def known_ends(graph: Graph, begins: Begins) -> Position:
     """Where the input of every partition ends now, as cheaply as its source can find it."""
     found: dict[str, int] = {}
     for node in graph.planned:
-        mine = starts_of(node, start)
+        mine = begins[node.id]
         known = node.component.known_ends(mine)
         if unknown := {partition: at for partition, at in mine.items() if partition not in known}:
             known = {**known, **node.component.ends(unknown, EVERYTHING)}
         found.update(_named(node, known))
     return Position(found)
-
-
-def starts_of(node: Node, at: Position) -> dict[str, int]:
-    """Where each partition of a source is read from."""
-    return {partition: at[f"{node.id}/{partition}"] for partition in partitions_of(node, at)}
 
 
 def _named(node: Node, offsets: Mapping[str, int]) -> dict[str, int]:
@@ -73,18 +110,25 @@ def by_report(graph: Graph, plan: Plan) -> frozenset[str]:
     return frozenset((*(plan.reported or ()), *(node.id for node in graph.polled)))
 
 
-def extents(graph: Graph, nodes: Collection[str], instance: int, plan: Plan, unasked: Collection[str] = ()) -> Extents:
+def extents(
+    graph: Graph,
+    partitions: Partitions,
+    nodes: Collection[str],
+    instance: int,
+    plan: Plan,
+    unasked: Collection[str] = (),
+) -> Extents:
     """What one instance of a chain reads in an epoch. `unasked` are sources without offsets that it does not ask."""
     found: Extents = {}
     reported = by_report(graph, plan)
-    for node, partition in _read_by(graph, nodes, instance, plan.start.furthest(plan.end)):
+    for node, partition in _read_by(graph, partitions, nodes, instance, plan.start.furthest(plan.end)):
         name, extent = f"{node.id}/{partition}", None
         if node.id in unasked:
             continue
         if node in graph.polled:
             extent = Extent(plan.start[name], limit=node.component.max_events)
         elif node.id in reported:
-            extent = Extent(plan.start[name], limit=share_of(node, plan.start))
+            extent = Extent(plan.start[name], limit=share_of(node, len(partitions.with_earlier(node.id, plan.start))))
         elif plan.end[name] > plan.start[name]:
             extent = Extent(plan.start[name], plan.end[name])
         if extent is not None:
@@ -93,34 +137,23 @@ def extents(graph: Graph, nodes: Collection[str], instance: int, plan: Plan, una
 
 
 def partition_watermarks(
-    graph: Graph, nodes: Collection[str], instance: int, known: dict[str, int]
+    graph: Graph, partitions: Partitions, nodes: Collection[str], instance: int, known: dict[str, int]
 ) -> dict[str, int | None]:
     """The partitions with event time that an instance reads, and how far each has come. A silent one holds all back."""
-    read = _read_by(graph, nodes, instance, Position())
+    read = _read_by(graph, partitions, nodes, instance, Position())
     timed = [f"{node.id}/{partition}" for node, partition in read if node.time is not None]
     return {name: known.get(name) for name in timed}
 
 
-def partitions_of(node: Node, at: Position) -> list[str]:
-    """The partitions of a source: those that it has now, and those that were read before, so that none is lost silently."""
-    now: list[str] = node.component.partitions()
-    return list(dict.fromkeys([*now, *at.of(node.id)]))
-
-
-def _read_by(graph: Graph, nodes: Collection[str], instance: int, at: Position) -> Iterator[tuple[Node, str]]:
+def _read_by(
+    graph: Graph, partitions: Partitions, nodes: Collection[str], instance: int, at: Position
+) -> Iterator[tuple[Node, str]]:
     """The sources and partitions that an instance reads. A source without offsets has one partition for each instance."""
     for node in graph.planned:
         if node.id in nodes:
-            for partition, reader in _readers(node, partitions_of(node, at)).items():
+            for partition, reader in partitions.readers(node, at).items():
                 if reader == instance:
                     yield node, partition
     for node in graph.polled:
         if node.id in nodes:
             yield node, str(instance)
-
-
-def _readers(node: Node, partitions: list[str]) -> dict[str, int]:
-    """Partition -> the instance that reads it. It never changes, so that a replay takes the same path."""
-    if node.component.fixed_partitions() is None:
-        return {partition: crc32(partition.encode()) % node.parallelism for partition in partitions}
-    return {partition: place * node.parallelism // len(partitions) for place, partition in enumerate(partitions)}

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from streamwork.components import Position
-from streamwork.epoch.slices import starts_of
+from streamwork.epoch.slices import Begins
 from streamwork.job import Graph
 from streamwork.world import Clock
 
@@ -56,8 +56,8 @@ class InputEnds:
         self._caught_up = False
         self._known: dict[str, int] = {}
 
-    def update(self, start: Position, planned: Position) -> None:
-        """`start` is where the next checkpoint reads from, `planned` how far it will read."""
+    def update(self, start: Position, planned: Position, begins: Begins) -> None:
+        """`start` is where the next checkpoint reads from, by partition `begins`; `planned` is how far it will read."""
         now, catches_up = self._clock.monotonic(), planned == start and not self._caught_up
         self._caught_up = planned == start
         if now < self._read_at + READ_SECONDS and not catches_up:
@@ -65,9 +65,9 @@ class InputEnds:
         self._read_at = now
         moved: list[InputEnd] = []
         for node in self._graph.planned:
-            starts = starts_of(node, start)
-            known = node.component.known_ends(starts)
-            for partition, read in starts.items():
+            mine = begins[node.id]
+            known = node.component.known_ends(mine)
+            for partition, read in mine.items():
                 name = f"{node.id}/{partition}"
                 end = known.get(partition, planned.get(name, read))
                 if self._known.get(name) != end:
