@@ -160,3 +160,11 @@ def test_columns_are_checked() -> None:
     with pytest.raises(TypeError, match="no column of times"):
         pair.table.due("total", 0)
     assert arrow_schema(Kept).names == list(pair.table._columns)
+
+
+def test_a_column_of_floats_is_numpy() -> None:
+    class Sums(Record):
+        total: float = 0.5
+
+    column = table_columns.column_of(fields_of(Sums)["total"])
+    assert not isinstance(column, table_columns.ArrowColumn)

@@ -160,7 +160,9 @@ Column = NumberColumn | ArrowColumn
 def column_of(field: FieldType, default: pa.Array | None = None) -> Column:
     """Without a default, that of a number is 0, and else null."""
     dtype = column_type(field)
-    return ArrowColumn(field, default) if dtype in (None, object) else NumberColumn(field, dtype, default)
+    if dtype is None or dtype.hasobject:  # not `dtype in (None, object)`: to numpy, None is equal to float64
+        return ArrowColumn(field, default)
+    return NumberColumn(field, dtype, default)
 
 
 def longer(values: Array, size: int) -> Array:
