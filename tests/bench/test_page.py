@@ -87,7 +87,17 @@ ENGINE = {
     "cases": {"keyed, on_error=drop": {name: spread([1.0, 2.0]) for name in ("events_per_s", "loop_events_per_s")}},
     "settings": {},
 }
+
+
+def query(spark: list[float]) -> dict[str, Any]:
+    """A query of `bench windows` or `bench joins`."""
+    ours = {name: contestant(1e6, ratio_vs_spark=spark) for name in ("fused", "shuffled")}
+    worst = {"ratio_vs_spark": spread(spark)["median"], "spread": {"ratio_vs_spark": spread(spark)}}
+    return {**worst, **ours, "spark": contestant(5e5), "skipped": {}}
+
+
 SHAPES = {
+    "joins": {"time_bounded": query([9.0, 9.1]), "settings": {"rows": 5}},
     "keyed-state": keyed([11, 12]),
     "semantics": semantics(),
     "recovery": RECOVERY,
@@ -151,9 +161,16 @@ def test_the_worst_repeat_counts_too() -> None:
     assert "| 12 (9..13) | met by the median, not in every repeat |" in page(results(keyed_state=keyed([9, 12, 13])))
 
 
+def test_the_ratio_of_a_query_has_its_spread() -> None:
+    text = page(results(windows={"fixed": query([1.4, 1.6, 1.7]), "settings": {}}))
+    wanted = "| fixed windows against plain Structured Streaming | at least 1.5 | 1.6 (1.4..1.7) |"
+    assert f"{wanted} met by the median, not in every repeat |" in text
+    assert "| ratio_vs_spark | 1.6 (1.4..1.7) |" in text
+
+
 def test_what_is_missing_is_said_to_be_missing() -> None:
     text = page({})
-    assert text.count("No result yet.") == 6
+    assert text.count("No result yet.") == 8
     assert f"Of {len(TARGETS)} targets 0 are met, 0 are missed, {len(TARGETS)} are not measured." in text
     assert text.count("not measured: no result") == len(TARGETS)
     assert ".svg" not in text

@@ -56,6 +56,16 @@ def bench_keyed_state_command(quick: bool, keys: tuple[int, ...], as_json: bool)
     _measure(bench, quick, as_json, **({"keys": keys} if keys else {}))
 
 
+@bench_group.command("joins")
+@click.option("--quick", is_flag=True, help="Few events, no peers: to see that it works.")
+@JSON
+def bench_joins_command(quick: bool, as_json: bool) -> None:
+    """Two streams joined within a bound of time, exactly-once, compared with Structured Streaming and Bytewax."""
+    from streamwork.bench import joins as bench
+
+    _measure(bench, quick, as_json)
+
+
 @bench_group.command("semantics")
 @click.option("--quick", is_flag=True, help="Few events: to see that it works.")
 @click.option(

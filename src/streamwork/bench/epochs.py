@@ -54,15 +54,32 @@ class DiscardSink(Sink[Any]):
         row = self.ledger(entry.uid, entry.sink)
         verdict = settle(row, entry)
         if verdict is Verdict.APPLY:
-            self.rows += sum(batch.num_rows for batch in staged)
+            self.take(staged)
             self._keep(LedgerRow(entry.fence, entry.end, entry.manifest_sha256))
         elif verdict is Verdict.ADOPT:
             assert row is not None
             self._keep(LedgerRow(entry.fence, row.position, entry.manifest_sha256))
 
+    def take(self, staged: Iterator[pa.RecordBatch]) -> None:
+        """Take rows that are committed."""
+        self.rows += sum(batch.num_rows for batch in staged)
+
     def _keep(self, row: LedgerRow) -> None:
         RealDisk().make_folder(self._path.parent)
         RealDisk().replace(self._path, row.to_json().encode())
+
+
+class KeepingSink(DiscardSink):
+    """Keeps the rows that were committed, in memory, until they are checked."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.batches: list[pa.RecordBatch] = []
+
+    def take(self, staged: Iterator[pa.RecordBatch]) -> None:
+        before = len(self.batches)
+        self.batches.extend(staged)
+        super().take(iter(self.batches[before:]))
 
 
 class Epochs:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from streamwork.bench.contest import Note, Wrong, turned
 from streamwork.bench.epochs import Array, CpuTime, Epochs
 from streamwork.bench.keyed_state_job import COUNTS, PARALLELISM, Counting, CountingColumns, Use, build
 from streamwork.bench.peers import Bytewax, Unavailable, by_number, packages
-from streamwork.bench.spark_peers import Native, QueryFailed, SparkPeer, TransformWithState
+from streamwork.bench.spark_peers import CountingPeer, Native, QueryFailed, TransformWithState
 from streamwork.bench.spread import spread
-from streamwork.components.keys import GROUPS, Key, instance_of
+from streamwork.bench.timed_events import key_names
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_epochs import SparkEpochs
 from streamwork.log import EventLog
@@ -42,7 +42,6 @@ from streamwork.log import EventLog
 APPENDED = 10_000  # rows at a time
 OURS = ("fused", "shuffled", "vectorised")
 PEERS = ("tws", "native", "bytewax")
-Note = Callable[[str], None]
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +55,6 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 FULL = Sizes()
 QUICK = Sizes(keys=(50, 2), rows=2_000, warm=1, repeats=2, peers=())
-
-
-class Wrong(AssertionError):
-    """A contestant has counted wrong: no speed is reported."""
 
 
 def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None) -> dict[str, Any]:
@@ -118,7 +113,7 @@ class Contest:
             job, self._sinks[name] = build(name, operators[name], log, self._folder / f"{name}.json")
             self._epochs[name] = Epochs(job, self._folder / "root", SparkEpochs(self._spark))
             stack.callback(self._epochs[name].close)
-        kinds: dict[str, type[SparkPeer]] = {"tws": TransformWithState, "native": Native}
+        kinds: dict[str, type[CountingPeer]] = {"tws": TransformWithState, "native": Native}
         self._queries = {}
         for name, kind in kinds.items():
             if name in self._sizes.peers and name not in self._skipped:
@@ -127,7 +122,7 @@ class Contest:
         self._bytewax: Bytewax | None = None
         if "bytewax" in self._sizes.peers:
             try:
-                self._bytewax = Bytewax(self._folder / "bytewax", self._sizes.peer_seconds)
+                self._bytewax = Bytewax(self._folder / "bytewax", "keyed_count.py", self._sizes.peer_seconds)
             except Unavailable as why:
                 self._skip("bytewax", str(why))
 
@@ -148,7 +143,7 @@ class Contest:
                     seconds = self._epochs[name].run(batch.num_rows)
                     cpu = used.seconds()
                 elif name in self._queries:
-                    seconds = self._queries[name].run(batch)
+                    seconds = self._queries[name].run(uses=batch)
                     cpu = used.seconds()
                 else:
                     assert self._bytewax is not None
@@ -227,18 +222,5 @@ class Contest:
         return None if theirs is None else spread([b / a for a, b in zip(mine, theirs, strict=True)])
 
 
-def turned(names: list[str], repeat: int) -> list[str]:
-    """The contestants, rotated: each repeat starts with another one."""
-    at = repeat % len(names)
-    return names[at:] + names[:at]
-
-
 def card_names(count: int) -> list[str]:
-    """Keys that are evenly distributed over the instances, even if there are only two."""
-    key, found = Key(("card",)), list[list[str]]([] for _ in range(PARALLELISM))
-    number = 0
-    while min(map(len, found)) < count / PARALLELISM:
-        name = f"card-{number:07d}"
-        number += 1
-        found[instance_of(key.groups([name], GROUPS)[0], PARALLELISM)].append(name)
-    return [name for pair in zip(*found, strict=False) for name in pair][:count]
+    return key_names(count, "card", PARALLELISM)

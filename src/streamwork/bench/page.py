@@ -41,6 +41,9 @@ class Section(NamedTuple):
     names: dict[str, str] = {}
 
 
+SPARK_PEER = "plain Structured Streaming in PySpark, RocksDB with changelog, from Parquet files of the same rows"
+BYTEWAX_PEER = "Bytewax, one worker, without recovery: nothing is durable, and each epoch begins without state"
+
 SECTIONS = {
     "keyed-state": Section(
         "State per key",
@@ -52,7 +55,32 @@ SECTIONS = {
             "vectorised": "the same as `fused`, by `apply_batch`",
             "tws": "`transformWithStateInPandas` in plain PySpark, RocksDB with changelog",
             "native": "Spark's own streaming aggregation in plain PySpark; its output is one row per key, not one per event",
-            "bytewax": "Bytewax, one worker, without recovery: nothing is durable, and each epoch begins without state",
+            "bytewax": BYTEWAX_PEER,
+        },
+    ),
+    "windows": Section(
+        "Windows",
+        "A count and a sum per key and window, exactly-once, with a checkpoint after every million events, compared with the same "
+        "query in other systems on the same events: windows of 10 s; the same every 5 s; sessions with a gap of 30 s. The systems "
+        "compute one epoch each in turn; all results are checked before a speed is accepted. The ratio of a kind of window is the "
+        "smaller one of `fused` and `shuffled`.",
+        {
+            "fused": "Streamwork in one chain with its source: the log is partitioned by the key",
+            "shuffled": "the same after an exchange: the log is not partitioned by the key",
+            "spark": SPARK_PEER,
+            "bytewax": BYTEWAX_PEER,
+        },
+    ),
+    "joins": Section(
+        "Joins",
+        "Clicks and purchases of the same user within 30 s, exactly-once, compared with the same query in other systems on the "
+        "same events. The systems compute one epoch each in turn; all pairs are checked before a speed is accepted. The ratio is "
+        "the smaller one of `fused` and `shuffled`.",
+        {
+            "fused": "Streamwork in one chain with both sources: their logs are partitioned by the key",
+            "shuffled": "the same after an exchange: the logs are not partitioned by the key",
+            "spark": SPARK_PEER,
+            "bytewax": f"{BYTEWAX_PEER}; it has no such join, so the join is written in Python",
         },
     ),
     "semantics": Section(

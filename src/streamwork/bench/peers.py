@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,26 +34,31 @@ class PeerTime(msgspec.Struct):
 class Bytewax:
     """Bytewax: one process per epoch, which starts with empty state; its start-up time is not counted."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
-        """Raises Unavailable. An epoch may take at most `seconds`."""
+    def __init__(self, folder: Path, program: str, seconds: float) -> None:
+        """`program` is a file in benchmarks/peers/bytewax. An epoch may take at most `seconds`. Raises Unavailable."""
         self._home = peer_folder("bytewax")
+        self._program = self._home / program
         self._python = environment("bytewax", self._home / "requirements.txt")
         self._folder = folder
         self._seconds = seconds
         folder.mkdir(parents=True)
 
-    def run(self, batch: pa.RecordBatch) -> tuple[PeerTime, pa.Table]:
-        """The time taken, and the count and total of each card."""
-        events, counts = self._folder / "events.parquet", self._folder / "counts.parquet"
-        pq.write_table(pa.Table.from_batches([batch]), events)
-        command = [str(self._python), str(self._home / "keyed_count.py"), str(events), str(counts)]
+    def run(self, *inputs: pa.RecordBatch, options: Sequence[str] = ()) -> tuple[PeerTime, pa.Table]:
+        """The time taken, and the output."""
+        output, files = self._folder / "output.parquet", list[Path]()
+        for number, batch in enumerate(inputs):
+            files.append(self._folder / f"input-{number}.parquet")
+            pq.write_table(pa.Table.from_batches([batch]), files[-1])
+        command = [str(one) for one in (self._python, self._program, *files, output, *options)]
         try:
             done = subprocess.run(command, capture_output=True, timeout=self._seconds, check=False)
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"no epoch of {batch.num_rows} events in {self._seconds:.0f} s") from None
+            raise Unavailable(
+                f"no epoch of {sum(one.num_rows for one in inputs)} events in {self._seconds:.0f} s"
+            ) from None
         if done.returncode:
             raise Unavailable(f"it failed: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
-        return msgspec.json.decode(done.stdout.splitlines()[-1], type=PeerTime), pq.read_table(counts)
+        return msgspec.json.decode(done.stdout.splitlines()[-1], type=PeerTime), pq.read_table(output)
 
 
 def peer_folder(name: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from streamwork.bench.tables import Figure, figure, row, short
 
-PEERS = frozenset({"tws", "native", "bytewax", "loop", "plain"})
+PEERS = frozenset({"tws", "native", "bytewax", "loop", "plain", "spark"})
 """They are drawn in another colour than what is ours."""
 
 WIDTH, LEFT, RIGHT = 760, 170, 110  # of the whole; of the names; of the figures behind the longest bar
@@ -43,6 +43,13 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | None:
             unit = "events per second"
             groups = [
                 Group(f"{int(keys):,} keys", _column(found, "events_per_s")) for keys, found in numbers["keys"].items()
+            ]
+        case "windows" | "joins":
+            unit = "events per second"
+            groups = [
+                Group(name.replace("_", "-"), _column(found, "events_per_s"))
+                for name, found in numbers.items()
+                if name != "settings"
             ]
         case "semantics":
             unit = "events per second"

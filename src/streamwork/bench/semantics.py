@@ -24,8 +24,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from streamwork.bench.contest import Wrong, turned
 from streamwork.bench.epochs import CpuTime, Epochs
-from streamwork.bench.keyed_state import Wrong, card_names, turned
+from streamwork.bench.keyed_state import card_names
 from streamwork.bench.keyed_state_job import COUNTS, PARALLELISM, Counting, Use
 from streamwork.bench.spread import spread
 from streamwork.components import Sink

@@ -5,7 +5,7 @@ The figures of all benchmarks are nested in the same few ways:
     a figure     a number, a text, or a spread: {"median": ..., "min": ..., "max": ..., "repeats": [...]}
     a row        a dict of figures; its key "spread" may hold their spreads
     a table      rows that have columns in common
-    a section    a dict with rows or sections below it; its key is part of their titles
+    a section    a dict with figures, rows or sections below it; its key is part of their titles
 
 "settings" come last; single repeats are left out.
 """
@@ -116,8 +116,11 @@ def _section(title: str, node: dict[str, Any], above: dict[str, Any]) -> Iterato
     figures: dict[str, dict[str, Figure]] = {}
     groups: list[dict[str, dict[str, Figure]]] = []
     deeper: dict[str, dict[str, Any]] = {}
+    spreads = node.get("spread", {})
     for name, value in node.items():
-        if (one := figure(value)) is not None:
+        if name == "spread":
+            continue
+        if (one := figure(spreads.get(name, value))) is not None:
             if not isinstance(value, list) or name != "repeats":
                 figures[name] = {VALUE: one}
         elif isinstance(value, list):

@@ -95,6 +95,16 @@ TARGETS = (
         least=1,
         strictly=True,
     ),
+    *(
+        Target("windows", f"{kind} windows against plain Structured Streaming", (kind, "ratio_vs_spark"), least=least)
+        for kind, least in (("fixed", 1.5), ("sliding", 1.5), ("session", 2))
+    ),
+    Target(
+        "joins",
+        "two streams within a bound of time against plain Structured Streaming",
+        ("time_bounded", "ratio_vs_spark"),
+        least=1.5,
+    ),
     Target(
         "semantics",
         "exactly-once against at-most-once, into SQLite",
