@@ -131,7 +131,7 @@ class TableOperator(AnyOperator, Generic[E, R, O]):
     sub_key: type[Record] | None = None
     """Its fields follow the key in the state's key: a window's start, for example. Groups and routing use the key alone."""
 
-    pure: ClassVar[bool] = True
+    pure: bool = True
     """True if a failed call has changed nothing: the state is stored last, and nothing else is kept. Then a batch that fails is
     divided until the failing rows are known, and `on_error` applies to these. Else it runs under ``on_error="fail"`` only."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, Unpack, overload
 
 from streamwork.components import (
     AnyOperator,
@@ -32,9 +32,11 @@ from streamwork.job.operators import check_ports, checked, not_a
 from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import IsolationName, known_isolation
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
+from streamwork.operators.windows import Trigger, Window
 
 if TYPE_CHECKING:
     from streamwork.job.job import Job
+    from streamwork.job.windowed import WindowedStream
 
 E = TypeVar("E", bound=Event, covariant=True)
 R = TypeVar("R", bound=Record)
@@ -295,6 +297,35 @@ class Stream(Generic[E]):
         `to`, they are events of that type, whose fields are found by name. `JoinOptions` has the other arguments.
         """
         return JoinCall(self, others, key, id, to, **options).build()
+
+    def window(
+        self,
+        window: Window,
+        *,
+        key: str | Iterable[str] | None = None,
+        lateness: str | float = "0s",
+        time: str | None = None,
+        clock: Literal["event", "processing"] = "event",
+        emit: Literal["close", "epoch", "event"] = "close",
+        trigger: Trigger[Any] | None = None,
+        id: str,
+    ) -> WindowedStream[E]:
+        """Divide this stream into windows, per key, or without a key over all events::
+
+            views.window(Fixed("10s"), key="campaign", id="per-campaign").aggregate(CampaignViews, views=count())
+
+        lateness    how long after its end, in event time, a window takes events; each then emits a correction
+        time        the field of event time, if a step since the source has made new events
+        clock       "event": windows close when event time has passed them; "processing": by processing time
+        emit        "close": when the window closes, and corrections; "epoch": before each checkpoint, if it has changed;
+                    "event": with each event, the window's aggregates including it
+        trigger     further results before the window closes
+
+        Events that come too late for all their windows are on channel `late` of the result.
+        """
+        from streamwork.job.windowed import WindowedStream
+
+        return WindowedStream.of(self, window, key, lateness, time, clock, emit, trigger, id)
 
     def sink(
         self,
