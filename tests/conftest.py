@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import hypothesis
 import pytest
 from pyspark.sql import SparkSession
@@ -58,6 +59,13 @@ def closed_holds(closed_is_watched: None) -> Iterator[None]:
     closed.violations.clear()
     yield
     assert not closed.violations, f"CLOSED: {closed.violations}"
+
+
+@pytest.fixture(scope="session")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The database of oracles. One for all cases: a connection takes longer than a query."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")

@@ -4,35 +4,58 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from operators.join_oracle import Click, Oracle, Purchase, Row, seconds
-from streamwork import CallableSink, Job, ListSource
+from streamwork import CallableSink, Job, ListSource, OffsetSource, ParquetSink, Sink
+from streamwork.components.columns import to_structs
 
-SINKS = ("joined", "late", "late-right")
+Source = OffsetSource[Any]
 
 
-def two_streams(how: str, within: int, lateness: int, parallelism: int = 1) -> Job:
-    job = Job("attribution", parallelism=parallelism)
-    clicks = job.source(ListSource([], Click), id="left", time="at")
-    purchases = job.source(ListSource([], Purchase), id="right", time="at")
+def lists() -> tuple[Source, Source]:
+    """Sources that the simulator replaces."""
+    return ListSource([], Click), ListSource([], Purchase)
+
+
+def two_streams(
+    how: str,
+    within: int,
+    lateness: int,
+    parallelism: int = 1,
+    sources: tuple[Source, Source] | None = None,
+    out: Path | None = None,
+) -> Job:
+    job = Job("attribution", parallelism=parallelism, checkpoint_every=0)
+    left, right = sources or lists()
+    clicks, purchases = job.source(left, id="left", time="at"), job.source(right, id="right", time="at")
     joined = clicks.join(purchases, key="user", within=within, lateness=lateness, how=how, id="attribution")
-    joined.sink(_anywhere(), id="joined")
-    joined.channel("late").sink(_anywhere(), id="late")
-    joined.channel("late-right").sink(_anywhere(), id="late-right")
+    joined.sink(_sink(out, "joined"), id="joined")
+    joined.channel("late").sink(_sink(out, "late"), id="late")
+    joined.channel("late-right").sink(_sink(out, "late-right"), id="late-right")
     return job
 
 
-def with_table(how: str, history: int, lateness: int, parallelism: int = 1) -> Job:
+def with_table(
+    how: str,
+    history: int,
+    lateness: int,
+    parallelism: int = 1,
+    sources: tuple[Source, Source] | None = None,
+    out: Path | None = None,
+) -> Job:
     """`lateness` is that of the table."""
-    job = Job("priced", parallelism=parallelism)
-    clicks = job.source(ListSource([], Click), id="left", time="at")
-    purchases = job.source(ListSource([], Purchase), id="right", time="at")
+    job = Job("priced", parallelism=parallelism, checkpoint_every=0)
+    left, right = sources or lists()
+    clicks, purchases = job.source(left, id="left", time="at"), job.source(right, id="right", time="at")
     table = purchases.table(key="user", history=history, lateness=lateness, id="quotes")
     joined = clicks.join(table, key="user", as_of="at", how=how, id="priced")
-    joined.sink(_anywhere(), id="joined")
-    joined.channel("late").sink(_anywhere(), id="late")
-    table.late.sink(_anywhere(), id="late-right")
+    joined.sink(_sink(out, "joined"), id="joined")
+    joined.channel("late").sink(_sink(out, "late"), id="late")
+    table.late.sink(_sink(out, "late-right"), id="late-right")
     return job
 
 
@@ -91,5 +114,19 @@ def _priced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return ordered((*row[:4], None if row[4] is None or row[4] % 5 == 0 else float(row[4])) for row in rows)
 
 
-def _anywhere() -> CallableSink[Any]:
-    return CallableSink(print)
+def _sink(out: Path | None, name: str) -> Sink[Any]:
+    return CallableSink(print) if out is None else ParquetSink(out / name)
+
+
+def written(job: Job, out: Path) -> dict[str, list[Any]]:
+    """The events in the sinks of a job, each a folder of Parquet files."""
+    found: dict[str, list[Any]] = {}
+    for sink in job.graph().sinks:
+        files = sorted((out / sink.id).glob("epoch=*/*.parquet"))
+        assert sink.takes is not None
+        found[sink.id] = [event for file in files for event in _events(sink.takes, file)]
+    return found
+
+
+def _events(kind: type[Any], file: Path) -> list[Any]:
+    return [event for batch in pq.ParquetFile(file).iter_batches() for event in to_structs(kind, batch)]

@@ -49,12 +49,13 @@ def seconds(at: datetime | None) -> int | None:
 
 
 class Oracle:
-    """Rows of inputs `left` and `right` with `partitions` partitions each, in the order of their arrival."""
+    """Rows of inputs `left` and `right` with `partitions` partitions each, in the order of their arrival.
 
-    def __init__(self, duck: duckdb.DuckDBPyConnection, rows: list[Row], partitions: int) -> None:
+    If they are `fused`, each instance reads one partition of both inputs, and nothing else: its watermark is that of these.
+    """
+
+    def __init__(self, duck: duckdb.DuckDBPyConnection, rows: list[Row], partitions: int, fused: bool = False) -> None:
         self._duck = duck
-        self._rows = rows
-        self._partitions = partitions
         table = pa.table(
             {
                 "input": pa.array([row.input for row in rows], pa.string()),
@@ -66,21 +67,20 @@ class Oracle:
             }
         )
         self._duck.register("given", table)
+        ends, count = ("partition by part", 2) if fused else ("", 2 * partitions)
         self._duck.execute(
-            """create or replace temp table arrived as select *, max(t) over (partition by input, part order by n
-               rows between unbounded preceding and 1 preceding) as w from given"""
+            f"""create or replace temp table arrived as
+                with ends as (select input, part, max(t) as t from given group by all),
+                     least as (select part, min(t) over ({ends}) as m, count(*) over ({ends}) as n from ends)
+                select given.*, max(t) over (partition by input, part order by given.n
+                                             rows between unbounded preceding and 1 preceding) as w,
+                       (select max(m) from least where least.part = given.part and least.n = {count}) as m
+                from given"""
         )
-
-    @property
-    def minimum(self) -> int | None:
-        """The watermark at the end."""
-        found = self._duck.execute("select max(t) from given group by input, part").fetchall()
-        return min(time for (time,) in found) if len(found) == 2 * self._partitions else None
 
     def within(self, how: str, distance: int, lateness: int = 0) -> list[tuple]:
         """(key, left time, left value, right time, right value)"""
-        minimum = -(10**9) if self.minimum is None else self.minimum
-        over = f"t + {2 * distance + lateness} <= {minimum}"
+        over = f"t + {2 * distance + lateness} <= m"
         pairs = "l.k = r.k and abs(l.t - r.t) <= $distance"
         parts = [f"select l.k, l.t, l.v, r.t, r.v from l join r on {pairs}"]
         if how in ("left", "full"):
@@ -100,10 +100,9 @@ class Oracle:
 
     def as_of(self, how: str, lateness: int, table_lateness: int) -> list[tuple]:
         """(key, left time, left value, right time, right value)"""
-        minimum = -(10**9) if self.minimum is None else self.minimum
         kind = "left" if how == "left" else ""
         sql = f"""with l as (from arrived where input = 'left' and (w is null or t + {lateness} >= w)
-                             and t + {table_lateness} < {minimum}),
+                             and t + {table_lateness} < m),
                        r as (from arrived where input = 'right' and (w is null or t + {table_lateness} >= w)
                              and k is not null qualify n = max(n) over (partition by k, t))
                   select l.k, l.t, l.v, r.t, r.v from l asof {kind} join r on l.k = r.k and l.t >= r.t"""
