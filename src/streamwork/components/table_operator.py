@@ -135,6 +135,10 @@ class TableOperator(AnyOperator, Generic[E, R, O]):
     """True if a failed call has changed nothing: the state is stored last, and nothing else is kept. Then a batch that fails is
     divided until the failing rows are known, and `on_error` applies to these. Else it runs under ``on_error="fail"`` only."""
 
+    is_numbered: ClassVar[bool] = False
+    """True if the last field of the sub-key is a number that only keeps rows apart. Such numbers may depend on where the input
+    is cut; `streamwork.testing` does not compare them."""
+
     judges_lateness: bool = False
     """True if it reads `Rows.watermarks`."""
 
@@ -164,7 +168,7 @@ class TableOperator(AnyOperator, Generic[E, R, O]):
         raise NotImplementedError
 
     def on_checkpoint(self, state: StateTable, collector: TableCollector) -> None:
-        """A checkpoint follows."""
+        """A checkpoint follows. `collector.watermark` is the minimum over all inputs."""
 
     def next_time(self, clock: TimerClock, state: StateTable) -> int | None:
         """When `on_time` of that clock has something to do next; None if never. Processing time is advanced for it."""

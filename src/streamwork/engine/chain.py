@@ -257,7 +257,7 @@ class Chain:
 
     def drain(self) -> None:
         """Before a checkpoint: process what waits in steps."""
-        self._do(lambda: self._pass(self._new_wave(drains=True)))
+        self._do(lambda: self._pass(self._new_wave(watermark=self.progress.minimum, drains=True)))
 
     def resume(self) -> None:
         """Retry the event that waits, and go on with what was deferred. To be called when `waiting.tries.is_due()`."""

@@ -130,6 +130,8 @@ class Wave:
                 self._deliver(step, self._processed(step, inbox.pop(0)))
         if self._drains and name not in self._drained and not self._is_blocked():
             self._drained.add(name)
+            if isinstance(step, TableStep):
+                step.see(self._watermark)
             self._deliver(step, step.drain())
 
     def _run_once(self, name: str, step: Step) -> None:

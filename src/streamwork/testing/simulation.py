@@ -239,4 +239,16 @@ def _cut(source: Any, size: int) -> Any:
 
 
 def _states(graph: Graph, store: Store, at: Manifest, groups: int) -> dict[str, dict[Any, Record]]:
-    return {name: state_view(graph, store, at, name, groups).records() for name in at.components}
+    found: dict[str, dict[Any, Record]] = {}
+    for name in at.components:
+        records = state_view(graph, store, at, name, groups).records()
+        found[name] = _renumbered(records) if getattr(graph[name].component, "is_numbered", False) else records
+    return found
+
+
+def _renumbered(records: dict[Any, Record]) -> dict[Any, Record]:
+    """The same rows, those with otherwise equal keys numbered by their content: two runs may have numbered them differently."""
+    groups: dict[Any, list[Record]] = {}
+    for (*key, _), record in records.items():
+        groups.setdefault(tuple(key), []).append(record)
+    return {(*key, n): row for key, rows in groups.items() for n, row in enumerate(sorted(rows, key=repr))}

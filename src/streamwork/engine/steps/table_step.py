@@ -71,9 +71,13 @@ class TableStep(Step):
         watermark: int | None = None,
     ) -> Outputs:
         """Everything of one wave. `watermark` is that before it."""
+        self.see(watermark)
+        return _Passage(self, arrived, advances, clock).go_on()
+
+    def see(self, watermark: int | None) -> None:
+        """Set the watermark that its collectors show: that before the wave."""
         if isinstance(self.times, RowTimes):
             self.times.at = watermark
-        return _Passage(self, arrived, advances, clock).go_on()
 
     def drain(self) -> Outputs:
         collector = TableEmitted(self.node, self.times)

@@ -111,9 +111,16 @@ class TableOfStream(TableOperator[Any, Any, Any]):
         tables: Mapping[str, StateTable],
         collector: TableCollector,
     ) -> None:
-        before = minimum_of(collector)
-        if before != NEVER:
-            state.forget(state.due(UNTIL, before - self.history - self.lateness))
+        self._forget(state, minimum_of(collector))
+
+    def on_checkpoint(self, state: StateTable, collector: TableCollector) -> None:
+        """No join needs an earlier version now, so what is kept does not depend on where the input was cut into waves."""
+        if self.time is not None:
+            self._forget(state, minimum_of(collector))
+
+    def _forget(self, state: StateTable, minimum: int) -> None:
+        if minimum != NEVER:
+            state.forget(state.due(UNTIL, minimum - self.history - self.lateness))
 
     def _end_versions(self, state: StateTable, keys: pa.RecordBatch) -> None:
         """Let each version of these keys end where the next one begins."""

@@ -121,6 +121,7 @@ class TimedTableJoin(TableJoin):
     """Joins rows with the versions of tables that are valid at their time."""
 
     sub_key = Waiting
+    is_numbered = True
     judges_lateness = True
     clocks = frozenset((TimerClock.EVENT,))
 

@@ -59,6 +59,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
     """Joins the rows of two ports within a bound of time."""
 
     sub_key = Kept
+    is_numbered = True
     judges_lateness = True
     clocks = frozenset((TimerClock.EVENT,))
 
