@@ -13,9 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -32,7 +33,7 @@ from real_servers import PostgresServer
 from servers import postgres  # noqa: F401  (a fixture)
 from streamwork import EventLog
 from streamwork.cli.demo import write_transactions
-from streamwork.testing import explore
+from streamwork.testing import Result, explore
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -158,6 +159,27 @@ def test_emission(folder: Path) -> None:
     assert found == [(plate, at, g := round(grams, 1), limit and g > limit) for plate, at, grams, limit in joined]
 
 
+def test_trending(folder: Path) -> None:
+    """The three most used hashtags of every hour that has ended; equal numbers are ranked by the hashtag."""
+    run_in_two_parts(folder, "trending", "posts.jsonl")
+    wanted = duckdb.sql(
+        f"""WITH uses AS (
+            SELECT "at", unnest(list_distinct(regexp_extract_all(text, '#\\w+'))) AS hashtag
+            FROM read_json('{folder}/posts.jsonl')
+        ), windows AS (
+            SELECT unnest(generate_series(TIMESTAMP '2026-03-01 09:00', max("at"), INTERVAL 10 MINUTE)) AS ended FROM uses
+        ), counted AS (
+            SELECT ended, hashtag, count(*) AS used FROM windows JOIN uses
+            ON "at" < ended AND "at" >= ended - INTERVAL 1 HOUR GROUP BY ALL
+        )
+        SELECT strftime(ended, '%H:%M'), row_number() OVER (PARTITION BY ended ORDER BY used DESC, hashtag) AS rank, hashtag, used
+        FROM counted QUALIFY rank <= 3 ORDER BY ended, rank"""
+    ).fetchall()
+    found = "SELECT substr(window_end, 12, 5), rank, hashtag, uses FROM trends ORDER BY window_end, rank"
+    assert rows(folder / "trends.db", found) == wanted
+    assert len(wanted) == 54
+
+
 def imported(database: Any) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = database.execute(
         "SELECT id, customer, amount, at FROM purchases ORDER BY id"
@@ -226,11 +248,32 @@ def test_import_purchases(folder: Path, postgres: PostgresServer) -> None:  # no
 )
 def test_no_schedule_or_crash_changes_the_results(name: str, sources: dict[str, tuple[str, str]]) -> None:
     names = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)
-    inputs: dict[str, list[Any]] = {}
-    for source, (event, file) in sources.items():
-        decode: Callable[[str], Any] = msgspec.json.Decoder(names[event]).decode
-        inputs[source] = [decode(line) for line in (EXAMPLES / file).read_text().splitlines()]
+    inputs = {source: events(names[event], file) for source, (event, file) in sources.items()}
     assert explore(names["job"], inputs, seeds=10).resumes
+
+
+def events(event: type[Any], file: str) -> list[Any]:
+    decode: Callable[[str], Any] = msgspec.json.Decoder(event).decode
+    return [decode(line) for line in (EXAMPLES / file).read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_a_crash_of_trending_may_lose_posts_but_counts_none_twice() -> None:
+    names = runpy.run_path(str(EXAMPLES / "trending.py"), run_name="trending")
+    posts = events(names["Post"], "posts.jsonl")
+    used: Counter[tuple[datetime, str]] = Counter()
+    for use in (use for post in posts for use in names["hashtags"](post)):
+        end = use.at - (use.at - datetime.min.replace(tzinfo=UTC)) % timedelta(minutes=10)
+        used.update((end + timedelta(minutes=10 * number), use.hashtag) for number in range(1, 7))
+    lost: list[int] = []
+
+    def none_twice(plain: Result, result: Result) -> None:
+        newest = {(row.window_end, row.hashtag): row.uses for row in result.outputs["trends"]}
+        assert all(uses <= used[window] for window, uses in newest.items())
+        lost.append(sum(used[window] - uses for window, uses in newest.items()))
+
+    assert explore(names["job"], {"posts": posts}, seeds=3, check=none_twice).resumes
+    assert lost.count(0) >= 3 and any(lost), "without a crash nothing is lost; some crash loses posts"
 
 
 def test_every_example_is_short_listed_and_tested() -> None:
