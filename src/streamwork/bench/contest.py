@@ -35,7 +35,7 @@ class Contestant(ABC):
     """One of the systems that are compared."""
 
     warms_up: ClassVar[bool] = True
-    """False if each epoch begins anew, so that a warm-up changes nothing."""
+    """False if each epoch starts from nothing, so that a warm-up changes nothing."""
 
     @abstractmethod
     def run(self, epoch: Epoch) -> Timed:
