@@ -17,8 +17,7 @@ from large_jobs import Page, Site, pages
 from streamwork import Event, JobFailed
 from streamwork.components import Key, batches, parquet_file
 from streamwork.components.columns import Columns, as_columns, to_batch, to_batches, to_structs
-from streamwork.state.rows import RowFormat
-from streamwork.state.slots import Slots
+from streamwork.state.rows import RowFormat, StateKind
 
 SOURCE = Path(streamwork.__file__).parent
 ALLOWED = {"components/batches.py", "components/parquet_file.py"}
@@ -161,19 +160,17 @@ class Noted(streamwork.Record):
     note: str = ""
 
 
-def test_slots_that_arrow_makes_several_chunks_of_are_several_pieces(shrunk_arrow: int) -> None:
-    rows, slots = RowFormat("sites", Page, Key(("site",)), Noted, 256), Slots(Noted)
+def test_columns_that_arrow_makes_several_chunks_of_are_several_pieces(shrunk_arrow: int) -> None:
+    rows = RowFormat("sites", Page, Key(("site",)), Noted, 256, kind=StateKind.COLUMNS)
     state: Any = rows.new_state()
-    state.use_columns(Noted)
-    slots = state.slots
     keys = [f"site-{number}" for number in range(100)]
-    places = state.place(keys)
-    slots.put_records(places, [Noted("n" * (number % 200)) for number in range(100)])
-    slots.changed[places] = True
-    again: Any = rows.new_state()
+    notes = np.array(["n" * (number % 200) for number in range(100)], object)
+    for part in (slice(0, 50), slice(50, 100)):
+        places = state.place(pa.record_batch({"site": keys[part]}))
+        state.put("note", places, notes[part])
+    again: Any = RowFormat("sites", Page, Key(("site",)), Noted, 256).new_state()
     rows.decode(rows.encode(state, 1, everything=False), again)
     assert again.records == {key: Noted("n" * (number % 200)) for number, key in enumerate(keys)}
-    assert slots.records() == list(again.records.values())
 
 
 class Note(Event):

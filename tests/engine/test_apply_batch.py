@@ -13,9 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batch_jobs import Book, ByBatch, ByEvent, Forgetful, Sale, Sold, sales, sales_job
+from batch_jobs import LARGE, Book, ByBatch, ByEvent, Forgetful, Sale, Sold, sales, sales_job
 from sample import run_job
-from streamwork import Event, Job, JobFailed, KeyedColumns, KeyedOperator, ListSource, Printer, Record, WrongUse
+from streamwork import (
+    Event,
+    Job,
+    JobFailed,
+    KeyedColumns,
+    KeyedOperator,
+    ListSource,
+    Printer,
+    Record,
+    SqliteSink,
+    WrongUse,
+)
 from streamwork.components.columns import conforming
 from streamwork.engine.steps import batch_steps
 from streamwork.state import files
@@ -175,9 +186,71 @@ def test_narrow_and_encoded_columns_are_brought_over() -> None:
 
 def test_columns_are_the_operators_own() -> None:
     kept = {"n": np.array([5, 6, 7])}
-    columns = KeyedColumns(np.array([0, 1, 0]), pa.record_batch({"k": ["a", "b"]}), kept, np.array([2, 0]))
+    keys = pa.record_batch({"k": ["a", "b"]})
+    columns = KeyedColumns(np.array([0, 1, 0]), lambda: keys, kept, np.array([2, 0]))
     mine = columns["n"]
     mine += 1
     assert mine.tolist() == [8, 6] and kept["n"].tolist() == [5, 6, 7]
     columns["n"] = mine
     assert kept["n"].tolist() == [6, 6, 8] and len(columns) == 2
+
+
+class Counted(Event):
+    shop: str
+    till: int | None
+    number: int
+
+
+class Number(Record):
+    number: int = 0
+
+
+class ForgetsByEvent(KeyedOperator[Sale, Number, Counted]):
+    """Starts again behind each large amount."""
+
+    def apply(self, event: Sale, state: Number, collector: Any) -> None:
+        state.number += 1
+        collector.emit(Counted(event.shop, event.till, state.number))
+        if event.amount >= LARGE:
+            collector.clear_state()
+
+
+class ForgetsByBatch(KeyedOperator[Sale, Number, Counted]):
+    """The same for batches of one row."""
+
+    def apply_batch(self, batch: Any, state: KeyedColumns, collector: Any) -> None:
+        state["number"] += 1
+        columns = {"shop": batch["shop"], "till": batch["till"], "number": state["number"]}
+        collector.emit_batch(pa.record_batch(columns))
+        state.forget(batch["amount"].to_numpy() >= LARGE)
+        state.forget([False])
+
+
+@pytest.mark.parametrize("memory", ["1B", "1GB"])
+def test_keys_are_forgotten_as_by_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str) -> None:
+    monkeypatch.setattr(files, "EAGER_ROWS", 0)
+    states, events = [], sales(40, 4)
+    for name, operator in (("event", ForgetsByEvent()), ("batch", ForgetsByBatch())):
+        for part in (events[:20], events):
+            job = Job(name, checkpoint_every=0, state_memory=memory)
+            counted = job.source(ListSource(part, max_events=1), id="sales").apply(
+                operator, key=("shop", "till"), id="n"
+            )
+            counted.sink(SqliteSink(tmp_path / f"{name}.db", "counted"), id="out")
+            run_job(job, tmp_path / "root")
+        with closing(sqlite3.connect(tmp_path / f"{name}.db")) as db:
+            rows = sorted(db.execute("SELECT shop, till, number FROM counted").fetchall(), key=repr)
+        parts = sorted((tmp_path / "root" / name / "state" / "n").glob("*/*.delta.parquet"), key=lambda path: path.name)
+        kept = {(row["shop"], row["till"]): row for part in parts for row in pq.read_table(part).to_pylist()}
+        states.append((rows, {key: row["number"] for key, row in kept.items() if not row["__deleted"]}))
+    assert states[0] == states[1] and len(states[0][0]) == 40
+
+
+def test_a_mask_has_one_bool_per_key() -> None:
+    columns = KeyedColumns(np.array([0, 1, 0]), pa.RecordBatch, {}, np.array([2, 0]))
+    for wrong in ([True], [1, 0], [True, False, True]):
+        with pytest.raises(ValueError, match="one bool per distinct key, 2"):
+            columns.forget(wrong)
+    columns.forget([True, False])
+    columns.forget([True, True])
+    assert columns.forgotten.tolist() == [0, 1]

@@ -14,8 +14,9 @@ import pytest
 
 from streamwork import Digits, Event, Record
 from streamwork.components import Key, Timer, TimerClock
-from streamwork.state import FileChain, KeyedState, StateCache, StateFiles, compaction, files, keyed, layer
-from streamwork.state.rows import RowFormat
+from streamwork.components.hashing import hash_columns
+from streamwork.state import FileChain, KeyedState, StateCache, StateFiles, compaction, files, keyed, layer, layers
+from streamwork.state.rows import RowFormat, StateKind
 from streamwork.testing import SimulatedDisk
 
 FOLDER = Path("/job")
@@ -144,7 +145,7 @@ class Life:
 @pytest.fixture(params=["eager", "resting", "merged in the background"])
 def restored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "merged in the background":
-        monkeypatch.setattr(keyed, "BACKGROUND_ROWS", 0)
+        monkeypatch.setattr(layers, "BACKGROUND_ROWS", 0)
     if request.param != "eager":
         monkeypatch.setattr(files, "EAGER_ROWS", 0)
         monkeypatch.setattr(layer, "SPILL_BYTES", 200)
@@ -160,13 +161,13 @@ def test_whatever_rests_the_state_is_the_same(fields: tuple[str, ...], memory: i
         Life(fields, random.Random(seed), memory).run(15)
 
 
-def one_hash(columns: Any) -> Any:
-    return np.zeros(len(columns[0]), dtype=np.uint64)
+def one_hash(columns: Any, rows: int) -> Any:
+    return np.zeros(rows, dtype=np.uint64)
 
 
 def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer, "hashed", one_hash)
-    monkeypatch.setattr("streamwork.state.rows.hashed", one_hash)
+    monkeypatch.setattr(layer, "hash_columns", one_hash)
+    monkeypatch.setattr("streamwork.state.rows.hash_columns", one_hash)
     monkeypatch.setattr(files, "EAGER_ROWS", 0)
     Life(("text",), random.Random(1), memory=1).run(15)
 
@@ -175,10 +176,10 @@ def test_without_looking_at_the_key_they_are_not(monkeypatch: pytest.MonkeyPatch
     """The negative control: whatever has the hash is taken for the key."""
 
     def by_hash(self: RowFormat, rows: Any, keys: list[Any], hashes: Any) -> Any:
-        for place, row in zip(*rows.find(hashes), strict=True):
+        for place, row in zip(*rows.candidates(hashes), strict=True):
             yield place, keys[place], self.records(rows.rows.take([int(row)]))[0]
 
-    monkeypatch.setattr(layer, "hashed", one_hash)
+    monkeypatch.setattr(layer, "hash_columns", one_hash)
     monkeypatch.setattr(RowFormat, "find", by_hash)
     monkeypatch.setattr(files, "EAGER_ROWS", 0)
     with pytest.raises(AssertionError):
@@ -194,7 +195,8 @@ def test_a_large_layer_is_in_a_file_and_the_file_goes_with_it(tmp_path: Path, mo
     del rows
     assert pa.total_allocated_bytes() - before < 100_000, "it takes memory of its own"
     assert not list(tmp_path.iterdir()), "the name is gone at once, the bytes when nobody maps them"
-    places, found = resting.find(layer.hashed([pa.chunked_array([["key-7", "nobody"]])]))
+    asked = pa.record_batch({"key": ["key-7", "nobody"]})
+    places, found = resting.find(hash_columns(asked.columns, 2), asked)
     assert places.tolist() == [0] and resting.rows.column("key")[int(found[0])].as_py() == "key-7"
 
 
@@ -204,6 +206,7 @@ def test_when_most_of_it_is_in_use_nothing_rests_any_more(
     monkeypatch: pytest.MonkeyPatch, columns: bool, used: int, memory: int | None, rests: bool
 ) -> None:
     rows, disk = RowFormat("counts", Keyed, Key(("number",)), Seen, 256), StateFiles(SimulatedDisk(), FOLDER)
+    kind = StateKind.COLUMNS if columns else StateKind.RECORDS
     state: Any = rows.new_state()
     for number in range(101):
         state.records[number] = Seen(number)
@@ -212,22 +215,23 @@ def test_when_most_of_it_is_in_use_nothing_rests_any_more(
     state.forget(100)
     chain = disk.save(rows, state, chain, 0, 2, "1-a")
     monkeypatch.setattr(files, "EAGER_ROWS", 0)
+    rows = RowFormat("counts", Keyed, Key(("number",)), Seen, 256, kind=kind)
     state = rows.new_state()
     disk.load(rows, chain, state)
     assert state.layers
     keys = list(range(used))
     if columns:
-        state.use_columns(Seen)
-        places = state.place(keys)
-        state.slots.changed[places] = True
+        state.place_batch(pa.record_batch({"number": keys}))
     else:
         state.warm(keys)
         state.changed.update(keys)
     disk.save(rows, state, chain, 0, 3, "1-a", memory)
     assert bool(state.layers) == rests
     assert len(state) == 100
-    if not rests:
-        state.use_records()
+    if not rests and columns:
+        every = state.place(pa.record_batch({"number": list(range(100))}))
+        assert state.in_use == 100 and state.numbers("seen", every).tolist() == list(range(100))
+    elif not rests:
         assert {key: record.seen for key, record in state.records.items()} == {n: n for n in range(100)}
 
 
@@ -238,13 +242,13 @@ def test_there_are_never_many_layers_whatever_their_sizes() -> None:
     for number in range(2_000):
         state.records[number] = Count(1)
     everything = rows.encode(state, 1, everything=True)
-    state.rest(layer.Layer(everything, rows.key_names), 2_000, rows)
+    state.rest(everything, rows.key_names, rows)
     for epoch in range(2, 150):
         keys = rng.sample(range(2_000), rng.choice((1, 3, 40, 200)))
         for key in keys:
             state.records[key].seen += 1
         state.changed.update(keys)
-        state.end_checkpoint(rows.encode(state, epoch, everything=False), rows.key_names, files._merger(rows))
+        state.end_checkpoint(rows.encode(state, epoch, everything=False))
         assert len(state.layers) < 20
     wanted = {key: record.seen for key, record in state.records.items()}
     state.cool(0)

@@ -98,7 +98,7 @@ def engine_state(job: Job, root: Path) -> dict[str, list[dict[str, Any]]]:
             if node.key is None:
                 records = [({"__instance": int(instance)}, state.record)] if state.record is not None else []
             else:
-                state.warm([key for layer in state.layers for key in rows.keys(layer.rows)])
+                state.warm([key for layer in state.layers or () for key in rows.keys(layer.rows)])
                 records = [(dict(zip(node.key.fields, key, strict=True)), r) for key, r in state.records.items()]
             found[node.id] += [
                 key | {name: getattr(record, name) for name in record.__struct_fields__} for key, record in records

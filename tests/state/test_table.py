@@ -69,8 +69,8 @@ def test_keys_with_one_hash_are_told_apart_by_comparison(monkeypatch: pytest.Mon
     """Negative control: without the comparison the oracle finds a difference."""
     made = [("place", ([("a",), ("b",), ("eight by",), ("x",), ("",)],))]
     run((("text",), False, True, made))
-    equal = table_columns._equal
-    monkeypatch.setattr(table_columns, "_equal", lambda some, others: np.ones(len(equal(some, others)), bool))
+    equal = table_columns.equal
+    monkeypatch.setattr(table_columns, "equal", lambda some, others: np.ones(len(equal(some, others)), bool))
     with pytest.raises(AssertionError):
         run((("text",), False, True, made))
 

@@ -20,7 +20,7 @@ from streamwork.components.table_operator import TableOperator
 from streamwork.errors import JobFailed, WrongUse
 from streamwork.job.node import Input, Node, NodeKind, Port
 from streamwork.state import FileChain, StateCache, StateFiles, StateView, Table, compaction
-from streamwork.state.rows import RowFormat
+from streamwork.state.rows import RowFormat, StateKind
 from streamwork.testing import SimulatedDisk
 from table_pair import KEYS, PUT, STARTS, VALUES, Kept, Keyed, Pair, Start
 
@@ -32,7 +32,7 @@ class Life(Pair):
 
     def __init__(self, key: tuple[str, ...], sub_key: type[Record] | None, seed: int) -> None:
         super().__init__(key, sub_key)
-        self.format = RowFormat("windows", Keyed, Key(key), Kept, 256, sub_key, is_table=True)
+        self.format = RowFormat("windows", Keyed, Key(key), Kept, 256, sub_key, kind=StateKind.TABLE)
         self.files = StateFiles(SimulatedDisk(), Path("/job"))
         self.rng = random.Random(seed)
         self.cache = StateCache()
@@ -134,7 +134,7 @@ def test_other_programs_read_the_rows() -> None:
 
 
 def test_a_table_without_a_key_has_sub_keys_alone() -> None:
-    rows = RowFormat("total", Keyed, None, Kept, 256, Start, is_table=True)
+    rows = RowFormat("total", Keyed, None, Kept, 256, Start, kind=StateKind.TABLE)
     files, table = StateFiles(SimulatedDisk(), Path("/job")), rows.new_state()
     assert isinstance(table, Table)
     keys = pa.record_batch(

@@ -11,7 +11,7 @@ Lists, dicts and nested records have no column: a job that keeps them by batches
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -35,19 +35,39 @@ class KeyedColumns:
     a copy; ``state["total"] = ...`` stores an array. All keys of the batch count as changed.
     """
 
-    __slots__ = ("_columns", "_places", "codes", "keys")
+    __slots__ = ("_columns", "_keys", "_places", "codes", "forgotten")
 
     codes: Array
     """For each row of the batch, the index of its key in `keys` and in every column."""
-    keys: pa.RecordBatch
-    """The distinct keys, with one column for each field of the key: ``state.keys["card"]``."""
 
-    def __init__(self, codes: Array, keys: pa.RecordBatch, columns: Mapping[str, Array], places: Array) -> None:
+    def __init__(
+        self, codes: Array, keys: Callable[[], pa.RecordBatch], columns: Mapping[str, Array], places: Array
+    ) -> None:
         """For the engine: `places` are the indexes of the keys in `columns`."""
         self.codes = codes
-        self.keys = keys
+        self._keys: Callable[[], pa.RecordBatch] | pa.RecordBatch = keys
         self._columns = columns
         self._places = places
+        self.forgotten: Array = np.empty(0, np.int64)
+        """The indexes of keys that are to be forgotten."""
+
+    @property
+    def keys(self) -> pa.RecordBatch:
+        """The distinct keys, with one column for each field of the key: ``state.keys["card"]``."""
+        if not isinstance(self._keys, pa.RecordBatch):
+            self._keys = self._keys()
+        return self._keys
+
+    def forget(self, mask: Any) -> None:
+        """Remove the state of keys when `apply_batch` has returned: `mask` is a bool per distinct key. If such a key comes again,
+        its record is new.
+        """
+        given = np.asarray(mask)
+        if given.dtype != bool or given.shape != (len(self),):
+            raise ValueError(
+                f"forget takes one bool per distinct key, {len(self)}, and not {given.dtype} {given.shape}"
+            )
+        self.forgotten = np.union1d(self.forgotten, np.flatnonzero(given))
 
     def __len__(self) -> int:
         """The number of distinct keys."""

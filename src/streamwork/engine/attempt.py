@@ -193,7 +193,7 @@ class Attempt:
     def _restore(self, rows: RowFormat, wanted: tuple[FileRef, ...]) -> State:
         files = StateFiles(self._worker.disk, Path(self._work.folder))
         state, missing = self._worker.states.check_out((self._work.uid, rows.component, self._work.instance), wanted)
-        if state is not None:
+        if state is not None and rows.fits(state):
             files.catch_up(rows, missing, state)
             return state
         state = rows.new_state()

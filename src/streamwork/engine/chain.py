@@ -30,7 +30,7 @@ from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.routes import BEFORE, OUTBOX, Routes, To
 from streamwork.engine.rows import rows_of
 from streamwork.engine.source_count import SourceCount
-from streamwork.engine.steps.batch_steps import BatchStep
+from streamwork.engine.steps.batch_steps import BatchStep, KeyedBatchStep
 from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.make import make_step
@@ -164,12 +164,10 @@ class Chain:
             if step.tries is not None:
                 assert marks is not None, "a step that retries needs a clock"
                 step.tries.begin(marks)
-            if isinstance(step, KeyedStep | InstanceStep):
+            if isinstance(step, KeyedStep | KeyedBatchStep | InstanceStep):
                 if step.node.keeps is not None:
                     state: Any = states[name]  # of the kind that the step keeps (`engine.instance.row_format`)
                     step.state = state
-                if isinstance(step, KeyedStep):
-                    step.use_state()
             elif isinstance(step, TableStep):
                 if step.node.keeps is not None:
                     step.state = states[name]
@@ -190,7 +188,7 @@ class Chain:
         """Check that keys which reach a step without an exchange belong to this instance."""
         for step in self._steps.values():
             fused = all(one.node in self._steps or one.node in self._sources for one in step.node.inputs)
-            if not isinstance(step, KeyedStep | TableStep) or step.node.key is None:
+            if not isinstance(step, KeyedStep | KeyedBatchStep | TableStep) or step.node.key is None:
                 continue
             if step.node.parallelism > 1 and fused:
                 step.check_keys = KeyCheck(self.graph, step.node, self.instance, groups)

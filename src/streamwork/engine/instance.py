@@ -44,7 +44,7 @@ from streamwork.flow.progress import Progress
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Isolation
 from streamwork.state import State, StateFiles, is_snapshot
-from streamwork.state.rows import RowFormat
+from streamwork.state.rows import RowFormat, StateKind
 from streamwork.world import Clock, Disk, FileRef, RealClock
 
 Restore = Callable[[RowFormat, tuple[FileRef, ...]], State]
@@ -345,5 +345,9 @@ def row_format(graph: Graph, node: Node, groups: int) -> RowFormat:
     first = node.inputs[0] if node.inputs else None
     event = node.gives if first is None else graph[first.node].emits(first.channel)
     assert event is not None and node.keeps is not None
-    is_table = isinstance(node.component, TableOperator)
-    return RowFormat(node.id, event, node.key, node.keeps, groups, node.sub_key, is_table)
+    kind = None
+    if isinstance(node.component, TableOperator):
+        kind = StateKind.TABLE
+    elif node.key is not None and hasattr(node.component, "apply_batch"):
+        kind = StateKind.COLUMNS
+    return RowFormat(node.id, event, node.key, node.keeps, groups, node.sub_key, kind)

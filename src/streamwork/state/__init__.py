@@ -8,6 +8,7 @@ from streamwork.state.cache import StateCache
 from streamwork.state.chain import FileChain, FileChains, epoch_of, essential, is_snapshot, ways
 from streamwork.state.files import StateFiles
 from streamwork.state.keyed import InstanceState, KeyedState, State
+from streamwork.state.layered_table import LayeredTable
 from streamwork.state.table import Table
 from streamwork.state.view import StateView
 
@@ -16,6 +17,7 @@ __all__ = [
     "FileChains",
     "InstanceState",
     "KeyedState",
+    "LayeredTable",
     "State",
     "StateCache",
     "StateFiles",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +12,10 @@ import pyarrow.parquet as pq
 from streamwork.components import parquet_file
 from streamwork.errors import Refused
 from streamwork.state.chain import DELTA, SNAPSHOT, FileChain, ways
-from streamwork.state.keyed import InstanceState, KeyedState, Merge, State, size_of
-from streamwork.state.layer import Layer
+from streamwork.state.keyed import InstanceState, KeyedState, State
+from streamwork.state.layered_table import LayeredTable
 from streamwork.state.merge import merge
-from streamwork.state.rows import RowFormat, has_gone
-from streamwork.state.table import Table
+from streamwork.state.rows import RowFormat
 from streamwork.world import Disk, FileKind, FileRef
 
 EAGER_ROWS = 100_000
@@ -39,8 +37,11 @@ class StateFiles:
     def load(self, rows: RowFormat, chain: FileChain, state: State) -> None:
         """Read a chain of files into a new `state`. Refuses like `tables`."""
         tables = self.tables(rows, chain)
-        if isinstance(state, KeyedState) and sum(table.num_rows for table in tables) > EAGER_ROWS:
-            self._rest(rows, tables, state)
+        if isinstance(state, KeyedState | LayeredTable) and sum(table.num_rows for table in tables) > EAGER_ROWS:
+            merged = merge(tables, rows.key_names)
+            self._rest(rows, merged, state)
+            if isinstance(state, KeyedState):
+                rows.set_timers(merged, state)
         else:
             for table in tables:
                 rows.decode(table, state)
@@ -66,17 +67,13 @@ class StateFiles:
         """Bring further deltas into a `state` that stands right before them."""
         for ref in deltas:
             table = conformed(rows, ref, self.read(ref))
-            if isinstance(state, KeyedState) and has_gone(table):
-                state.use_records()  # keys have no way out of slots
-            if isinstance(state, KeyedState) and state.layers:
-                if state.slots is None:  # else `place` does both
-                    keys = rows.keys(table)
-                    state.warm(keys)
-                    state.changed.update(keys)
-                rows.decode(table, state)
-                state.end_checkpoint(table, rows.key_names, _merger(rows))
-            else:
-                rows.decode(table, state)
+            if isinstance(state, KeyedState) and state.layers is not None:
+                keys = rows.keys(table)
+                state.warm(keys)
+                state.changed.update(keys)
+            rows.decode(table, state)
+            if isinstance(state, KeyedState | LayeredTable) and state.layers is not None:
+                state.end_checkpoint(table)
 
     def save(
         self,
@@ -100,31 +97,37 @@ class StateFiles:
             return tuple(chain)
         table = rows.encode(state, epoch, everything=False)
         ref = self.write(place + DELTA, table, rows.key_names)
-        if isinstance(state, Table):
+        if isinstance(state, KeyedState | LayeredTable):
+            self._end_checkpoint(rows, state, table, epoch, memory)
+        else:
             state.end_checkpoint()
-            return (*chain, ref)
-        most = None if memory is None else _most_records(state, memory)
-        in_use = len(state.records) + (len(state.slots) if state.slots is not None else 0)
-        if most is not None and in_use > most * 7 // 8:
-            state.used(state.changed)
-        state.end_checkpoint(table, rows.key_names, _merger(rows))
-        if most is not None and in_use > most:
-            self._cool(rows, state, epoch, most)
-        elif state.layers and in_use > len(state) * 3 // 4 and (most is None or len(state) < most * 3 // 4):
-            state.wake()  # most of it is in use, and there is room for the rest
         return (*chain, ref)
 
-    def _rest(self, rows: RowFormat, tables: Sequence[pa.Table], state: KeyedState) -> None:
-        """Leave a large state in columns, but for its timers."""
-        merged = merge(tables, rows.key_names)
-        state.rest(Layer(merged, rows.key_names), merged.num_rows, rows)
-        rows.set_timers(merged, state)
+    def _end_checkpoint(
+        self, rows: RowFormat, state: KeyedState | LayeredTable, delta: pa.Table, epoch: int, memory: int | None
+    ) -> None:
+        """Let keys rest that do not fit into memory; bring all in if most are in use."""
+        most = None if memory is None else memory // state.bytes_each()
+        in_use = state.in_use
+        if most is not None and in_use > most * 7 // 8 and isinstance(state, KeyedState):
+            state.used(state.changed)
+        state.end_checkpoint(delta)
+        if most is not None and in_use > most:
+            self._cool(rows, state, epoch, most)
+        elif state.layers is not None and in_use > len(state) * 3 // 4 and (most is None or len(state) < most * 3 // 4):
+            state.wake()  # most of it is in use, and there is room for the rest
 
-    def _cool(self, rows: RowFormat, state: KeyedState, epoch: int, most: int) -> None:
+    def _rest(self, rows: RowFormat, table: pa.Table, state: KeyedState | LayeredTable) -> None:
+        """Leave rows in columns."""
+        if isinstance(state, KeyedState):
+            state.rest(table, rows.key_names, rows)
+        else:
+            state.rest(table, rows.key_names)
+
+    def _cool(self, rows: RowFormat, state: KeyedState | LayeredTable, epoch: int, most: int) -> None:
         """Let records rest in columns, as far as there are more than `most`."""
-        if not state.layers:
-            table = rows.encode(state, epoch, everything=True)
-            state.rest(Layer(table, rows.key_names), table.num_rows, rows)
+        if state.layers is None:
+            self._rest(rows, rows.encode(state, epoch, everything=True), state)
         state.cool(most)
 
     def read(self, ref: FileRef) -> pa.Table:
@@ -140,18 +143,6 @@ class StateFiles:
         others = [name for name in table.column_names if name not in key]  # where values repeat, a dictionary may help
         data = parquet_file.to_bytes(table, others)
         return FileRef.write(self._disk, self._folder, path, data, table.num_rows)
-
-
-def _most_records(state: KeyedState, memory: int) -> int:
-    """About how many records fit into so many bytes, by the size of a few."""
-    if state.slots is not None:
-        return memory // state.slots.bytes_each()
-    sample = [size_of(key, record) for key, record in itertools.islice(state.records.items(), 50)]
-    return memory * len(sample) // sum(sample) if sample else 0
-
-
-def _merger(rows: RowFormat) -> Merge:
-    return lambda tables, is_lowest: merge(tables, rows.key_names, keep_deleted=not is_lowest)
 
 
 def conformed(rows: RowFormat, ref: FileRef, table: pa.Table) -> pa.Table:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
-from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +15,12 @@ import pyarrow as pa
 from streamwork.components import Record, Timer, TimerClock
 from streamwork.components.keys import canonical
 from streamwork.state.layer import Layer
-from streamwork.state.slots import Slots
+from streamwork.state.layered_table import LayeredTable
+from streamwork.state.layers import Layers
 from streamwork.state.table import Table
-from streamwork.world import step_back
 
-TOGETHER = 4
-"""Layers that are merged into one. Merging more at a time is less work, but lookups search more layers until then."""
 MANY = 20_000
 """Records that no longer fit into a processor's cache."""
-BACKGROUND_ROWS = 10_000
-"""Merges of at least so many rows run in the background: no checkpoint waits for them."""
 
 
 class Thaw(Protocol):
@@ -47,22 +41,17 @@ class KeyedState:
 
     `records` holds what is in use. The rest may be in `layers`, the newest last: `warm` loads it before it is used.
     A key that changed and has no record was forgotten.
-
-    For an operator that works on columns, what is in use is in `slots` and not in `records`: `place` moves it there.
     """
 
     __slots__ = (
         "_absent",
-        "_merging",
         "_recent",
-        "_resting",
         "_thaw",
         "_waiting",
         "changed",
         "gone",
         "layers",
         "records",
-        "slots",
         "timers",
     )
 
@@ -71,25 +60,20 @@ class KeyedState:
         self.changed: set[Any] = set()
         self.gone: set[Any] = set()  # keys that were forgotten since the last checkpoint; some may be back
         self.timers: dict[Any, set[Timer]] = {}
-        self.layers: list[Layer] = []
-        self.slots: Slots | None = None
+        self.layers: Layers | None = None
         self._thaw: Thaw | None = None
-        self._resting = 0  # keys that are alive in the layers, as of the last checkpoint
         self._absent: set[Any] = set()  # keys that the layers do not have, or have no more
         self._recent: set[Any] = set()  # keys that were used recently: `cool` spares them once
-        self._merging: Merging | None = None
         # Ordered by time, then by the key's bytes: what fires first does not depend on what was set first.
         self._waiting: dict[TimerClock, list[tuple[datetime, bytes, Any]]] = {clock: [] for clock in TimerClock}
 
     def __len__(self) -> int:
         """How many keys are alive."""
-        if not self.layers:
-            return len(self.records) + (len(self.slots) if self.slots is not None else 0)
+        if self.layers is None:
+            return len(self.records)
         born = sum(key in self.records for key in self._absent)
-        if self.slots is not None:
-            born += sum(key in self.slots.places for key in self._absent)
         died = sum(key not in self.records and key not in self._absent for key in self.gone)
-        return self._resting + born - died
+        return self.layers.alive + born - died
 
     def set_timer(self, key: Any, timer: Timer) -> None:
         mine = self.timers.setdefault(key, set())
@@ -130,20 +114,20 @@ class KeyedState:
 
     # ---- what rests in layers -------------------------------------------------------------------------------------
 
-    def rest(self, layer: Layer, alive: int, thaw: Thaw) -> None:
-        """Begin with a layer instead of records: it holds `alive` keys."""
-        self.layers, self._resting, self._thaw = [layer], alive, thaw
+    def rest(self, rows: pa.Table, key: list[str], thaw: Thaw) -> None:
+        """Begin with rows that rest instead of records."""
+        self.layers, self._thaw = Layers(rows, key), thaw
         self.gone.clear()
 
     def warm(self, keys: Iterable[Any]) -> None:
         """Bring the records of these keys in, as far as there are any."""
-        if not self.layers:
+        if self.layers is None:
             return
         assert self._thaw is not None
         records, absent = self.records, self._absent
         missing = [k for k in dict.fromkeys(keys) if k not in records and k not in absent and k not in self.changed]
         hashes = self._thaw.hashes(missing) if missing else None
-        for layer in reversed(self.layers):
+        for layer in self.layers:
             if hashes is None or not missing:
                 return
             left = np.ones(len(missing), bool)
@@ -159,46 +143,27 @@ class KeyedState:
 
     def wake(self) -> None:
         """Between two epochs: bring all records in and drop the layers."""
-        assert self._thaw is not None and not self.changed
-        for layer in reversed(self.layers):
-            keys = self._thaw.keys(layer.rows)
-            self.warm(keys if self.slots is None else [key for key in keys if key not in self.slots.places])
-        if self.slots is not None:
-            self.place(list(self.records))
-        self.layers, self._merging = [], None
+        assert self._thaw is not None and self.layers is not None and not self.changed
+        for layer in self.layers:
+            self.warm(self._thaw.keys(layer.rows))
+        self.layers = None
         self._absent.clear()
-
-    # ---- what is in use as columns --------------------------------------------------------------------------------
-
-    def use_columns(self, record: type[Record]) -> None:
-        """Between two epochs: from now on keys are used through `place`."""
-        if self.slots is None:
-            self.slots = Slots(record)
-
-    def use_records(self) -> None:
-        """Between two epochs: from now on keys are used through `records`."""
-        if self.slots is not None:
-            self.records.update(zip(self.slots.places, self.slots.records(), strict=True))
-            self.slots = None
-
-    def place(self, keys: list[Any]) -> np.ndarray[Any, Any]:
-        """The slots of these keys, each of which may come once only; those of new keys hold defaults."""
-        assert self.slots is not None
-        places, new = self.slots.place(keys)
-        if len(new) and (self.records or self.layers):
-            fresh = keys if len(new) == len(keys) else [keys[place] for place in new.tolist()]
-            self.warm(fresh)
-            kept = [self.records.pop(key, None) for key in fresh]
-            found = [record for record in kept if record is not None]
-            if found:
-                self.slots.put_records(places[new[[record is not None for record in kept]]], found)
-        return places
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
     @property
     def is_changed(self) -> bool:
-        return bool(self.changed) or (self.slots is not None and bool(self.slots.changed[: len(self.slots)].any()))
+        return bool(self.changed)
+
+    @property
+    def in_use(self) -> int:
+        """How many keys have a record in memory."""
+        return len(self.records)
+
+    def bytes_each(self) -> int:
+        """About how much memory a record takes, by the size of a few."""
+        sample = [size_of(key, record) for key, record in islice(self.records.items(), 50)]
+        return sum(sample) // len(sample) if sample else 1
 
     def changed_keys(self) -> list[Any]:
         """The keys that changed; many of them in the order of `records`, as records that were made together lie together.
@@ -211,48 +176,21 @@ class KeyedState:
         keys = [key for key in records if key in changed]
         return keys if len(keys) == len(changed) else keys + [key for key in changed if key not in records]
 
-    def end_checkpoint(self, delta: pa.Table | None, key: list[str], merged: Merge) -> None:
+    def end_checkpoint(self, delta: pa.Table) -> None:
         """A checkpoint: what changed is in `delta`, which becomes a layer if there are any."""
-        if self.layers:
-            self._resting = len(self)
+        if self.layers is not None:
+            alive = len(self)
             self._absent.clear()
-            if delta is not None and delta.num_rows:
-                self.layers.append(Layer(delta, key))
-            self._merge_layers(key, merged)
+            self.layers.add(delta, alive)
         self.changed.clear()
         self.gone.clear()
-        if self.slots is not None:
-            self.slots.changed[: len(self.slots)] = False
-
-    def _merge_layers(self, key: list[str], merged: Merge) -> None:
-        """Let there be few layers: `TOGETHER` neighbours become one unless the lowest outweighs the others; large ones meanwhile,
-        in the background.
-        """
-        if self._merging is not None and self._merging.done.done():
-            at = self.layers.index(self._merging.lowest)
-            self.layers[at : at + TOGETHER] = [self._merging.done.result()]
-            self._merging = None
-        at = len(self.layers) - TOGETHER
-        # One merge at a time: a layer that is on its way into one must not get into another as well.
-        while self._merging is None and at >= 0:
-            some = self.layers[at : at + TOGETHER]
-            if len(some[0]) > sum(map(len, some[1:])):  # where this is so everywhere, their number is a logarithm
-                at -= 1
-                continue
-            if sum(map(len, some)) >= BACKGROUND_ROWS:
-                self._merging = Merging(some[0], _background().submit(_merged, some, at == 0, key, merged))
-                return
-            self.layers[at : at + TOGETHER] = [_merged(some, at == 0, key, merged)]
-            at = len(self.layers) - TOGETHER
 
     def cool(self, most: int) -> None:
         """Drop records, the oldest first, until at most so many are left. They all rest in layers.
 
         One that was used since it was last considered is spared once.
         """
-        assert self.layers and not self.changed
-        if self.slots is not None and len(self.slots) > most:
-            self.slots = Slots(self.slots.record)  # they can only go together; what is hot comes back soon
+        assert self.layers is not None and not self.changed
         spared = 0
         for key in list(islice(self.records, max(0, len(self.records) - most))):
             record = self.records.pop(key)
@@ -271,27 +209,6 @@ class KeyedState:
             self._recent = {key for key in self._recent if key in self.records}
 
 
-def _merged(layers: list[Layer], is_lowest: bool, key: list[str], merged: Merge) -> Layer:
-    return Layer(merged([layer.rows for layer in layers], is_lowest), key)
-
-
-class Merging(NamedTuple):
-    """`TOGETHER` layers on their way to become one: this and those behind it."""
-
-    lowest: Layer
-    done: Future[Layer]
-
-
-@cache
-def _background() -> ThreadPoolExecutor:
-    """One thread per process. Merging layers runs in C and releases the GIL."""
-    return ThreadPoolExecutor(1, "streamwork-layers", initializer=step_back)
-
-
-class Merge(Protocol):
-    def __call__(self, tables: list[pa.Table], is_lowest: bool, /) -> pa.Table: ...
-
-
 class InstanceState:
     """The one record of a component's instance; None if it never had one."""
 
@@ -305,7 +222,7 @@ class InstanceState:
         return 0
 
 
-State = KeyedState | InstanceState | Table
+State = KeyedState | InstanceState | LayeredTable | Table
 
 
 def size_of(key: Any, record: Record) -> int:

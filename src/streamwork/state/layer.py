@@ -15,8 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamwork.components.batches import compacted
+from streamwork.components.batches import compacted, take
+from streamwork.components.hashing import hash_columns
+from streamwork.state.table_columns import equal
 
+Array = np.ndarray[Any, Any]
+NO_HASHES = np.empty(0, np.uint64)
 SPILL_BYTES = 8_000_000
 """Layers from this size on live in a file."""
 
@@ -25,7 +29,8 @@ class Layer:
     """At most one row per key."""
 
     def __init__(self, rows: pa.Table, key: Sequence[str]) -> None:
-        hashes = hashed([rows.column(name) for name in key])
+        keys = rows.select(list(key)).to_batches()
+        hashes = np.concatenate([hash_columns(batch.columns, batch.num_rows) for batch in keys] or [NO_HASHES])
         order = np.argsort(hashes, kind="stable")
         self.rows = _resting(rows)
         self._key = list(key)
@@ -34,7 +39,22 @@ class Layer:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def find(self, hashes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def find(self, hashes: Array, keys: pa.RecordBatch) -> tuple[Array, Array]:
+        """(place in `keys`, row) of the keys that have a row, ordered by row. `hashes` are those of the keys."""
+        asked, rows = self.candidates(hashes)
+        order = np.argsort(rows, kind="stable")
+        asked, rows = asked[order], rows[order]
+        mine, others = take(self.rows.select(self._key), rows), keys.take(pa.array(asked))
+        same = np.ones(len(rows), bool)
+        for name in self._key:
+            same &= equal(mine.column(name), others.column(name))
+        return asked[same], rows[same]
+
+    def take(self, rows: Array) -> pa.Table:
+        """Some rows, whose numbers are in ascending order."""
+        return take(self.rows, rows)
+
+    def candidates(self, hashes: Array) -> tuple[Array, Array]:
         """(place in `hashes`, row) of every candidate. Two keys can have one hash, so the caller compares the keys."""
         asked = np.argsort(hashes)  # sorted lookups touch neighbouring memory, which is much faster
         hashes = hashes[asked]
@@ -46,31 +66,6 @@ class Layer:
         places = np.repeat(asked, count)
         within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
         return places, self._order[np.repeat(low, count) + within]
-
-
-def hashed(columns: Sequence[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
-    """One number for each row, the same for the same key values."""
-    from pandas.util import hash_array  # here, because only large states need pandas, and it takes its time
-
-    total = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        total = total * np.uint64(1_000_003) ^ hash_array(_plain(column), categorize=False)
-    return total
-
-
-def _plain(column: Any) -> np.ndarray[Any, Any]:
-    """As an array that pandas can hash. How depends on the type alone, so that one key has one hash wherever it stands."""
-    kind = column.type
-    if pa.types.is_date32(kind):
-        column = column.cast(pa.int32())
-    elif pa.types.is_timestamp(kind) or pa.types.is_boolean(kind):
-        column = column.cast(pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        column = column.cast(pa.string())
-    if not pa.types.is_integer(column.type):
-        return np.asarray(column.to_numpy(zero_copy_only=False), object)
-    values = column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return np.where(column.is_null().to_numpy(zero_copy_only=False), np.int64(-7_046_029_254_386_353_131), values)
 
 
 def _resting(rows: pa.Table) -> pa.Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from streamwork.components.batches import halving, take
 from streamwork.components.columns import culprit, misfit_error, to_structs
 from streamwork.components.defaults import Conform, defaults_of
 from streamwork.components.field_types import Misfit, Oversized, array_of, show
+from streamwork.components.hashing import hash_columns
 from streamwork.components.schema import arrow_schema, build_column, fields_of
 from streamwork.errors import JobFailed
 from streamwork.state.keyed import InstanceState, KeyedState, State
-from streamwork.state.layer import Layer, hashed
-from streamwork.state.slots import Slots
+from streamwork.state.layer import Layer
+from streamwork.state.layered_table import LayeredTable
 from streamwork.state.table import Table
 
 TIMERS = pa.list_(pa.struct([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("clock", pa.string())]))
@@ -45,6 +47,15 @@ TABLE_PIECE = 1 << 20
 """Rows of a table that are made into columns at a time."""
 
 
+class StateKind(Enum):
+    """How a component's state is held in memory. In files there is no difference."""
+
+    INSTANCE = "one record per instance"
+    RECORDS = "a record per key"
+    COLUMNS = "a row per key, for `apply_batch`"
+    TABLE = "a row per key and sub-key, for a `TableOperator`"
+
+
 class RowFormat:
     """The rows of one component's state."""
 
@@ -56,15 +67,15 @@ class RowFormat:
         record: type[Record],
         groups: int,
         sub_key: type[Record] | None = None,
-        is_table: bool = False,
+        kind: StateKind | None = None,
     ) -> None:
-        """`is_table`: the component is a `TableOperator`, whose state is a `Table`."""
+        """`kind`: without it, records by key if there is one, else the record of an instance."""
         self.component = component
         self.record = record
         self._key = key
         self._groups = groups
         self._sub_key = sub_key
-        self._is_table = is_table
+        self._kind = kind or (StateKind.RECORDS if key else StateKind.INSTANCE)
         known = fields_of(event)
         self._key_types = {name: known[name] for name in key.fields} if key else {}
         self._identity = {**self._key_types, **(fields_of(sub_key) if sub_key else {})}
@@ -95,9 +106,18 @@ class RowFormat:
         return gone + new + other
 
     def new_state(self) -> State:
-        if self._is_table:
-            return Table(self._key_types, self._sub_key, self.record)
-        return KeyedState() if self._key else InstanceState()
+        match self._kind:
+            case StateKind.TABLE:
+                return Table(self._key_types, self._sub_key, self.record)
+            case StateKind.COLUMNS:
+                return LayeredTable(self._key_types, self.record)
+            case StateKind.RECORDS:
+                return KeyedState()
+        return InstanceState()
+
+    def fits(self, state: State) -> bool:
+        """True if a state is of the kind that the component keeps: its operator may have been rewritten."""
+        return type(state) is type(self.new_state())
 
     def encode(self, state: State, epoch: int, everything: bool) -> pa.Table:
         """What changed, or everything, as rows; a record whose value does not fit its column is refused, naming it."""
@@ -110,8 +130,6 @@ class RowFormat:
         if isinstance(state, Table):
             return self._encode_table(state, epoch, everything)
         assert self._key is not None
-        if state.slots is not None:
-            return self._encode_slots(state, state.slots, epoch, everything)
         keys = list(state.records) if everything else state.changed_keys()
         return _in_pieces(lambda piece: self._encode_records(state, piece, epoch), keys)
 
@@ -129,22 +147,6 @@ class RowFormat:
             if isinstance(misfit, Oversized) and len(keys) > 1:
                 raise
             raise self._error(misfit, kept, keys) from None
-
-    def _encode_slots(self, state: KeyedState, slots: Slots, epoch: int, everything: bool) -> pa.Table:
-        assert self._key is not None
-        if everything:
-            state.place(list(state.records))
-        chosen = np.arange(len(slots)) if everything else np.flatnonzero(slots.changed[: len(slots)])
-
-        def encode(some: Any) -> pa.Table:
-            keys = slots.keys(some)
-            columns = [slots.column(name, some) for name in self.record.__struct_fields__]
-            return self._table([self._key_column(name, keys) for name in self._key_types], columns, epoch)
-
-        try:
-            return _in_pieces(encode, chosen, TABLE_PIECE)
-        except Misfit as misfit:
-            raise misfit_error(misfit, self.record, [], self.component) from None
 
     def _encode_table(self, state: Table, epoch: int, everything: bool) -> pa.Table:
         """Keys that are gone, then rows that changed; no key is in both."""
@@ -207,11 +209,7 @@ class RowFormat:
             self._decode_table(table, state)
             return
         keys, some_gone = self.keys(table), has_gone(table)
-        if state.slots is not None:
-            assert not some_gone
-            state.slots.put_rows(state.place(keys), table)
-        else:
-            state.records.update(zip(keys, self.records(table), strict=True))
+        state.records.update(zip(keys, self.records(table), strict=True))
         if state.timers or some_gone:
             for key, deleted in zip(keys, table.column("__deleted").to_pylist(), strict=True):
                 state.timers.pop(key, None)
@@ -224,8 +222,7 @@ class RowFormat:
         for batch in table.to_batches():
             keys, gone = batch.select(self.key_names), batch.column("__deleted")
             if pc.any(gone).as_py():
-                places = state.find(keys.filter(gone))
-                state.forget(places[places >= 0])
+                state.forget(state.place(keys.filter(gone)))
                 batch = batch.filter(pc.invert(gone))
                 keys = batch.select(self.key_names)
             places = state.place(keys)
@@ -245,15 +242,16 @@ class RowFormat:
                 state.set_timer(key, Timer(timer["at"].astimezone(UTC), TimerClock(timer["clock"])))
 
     def hashes(self, keys: list[Any]) -> np.ndarray[Any, Any]:
-        return np.concatenate(
-            list(halving(lambda some: hashed([self._key_column(name, some) for name in self._identity]), keys))
-        )
+        def some(given: Sequence[Any]) -> np.ndarray[Any, Any]:
+            return hash_columns([self._key_column(name, given) for name in self._identity], len(given))
+
+        return np.concatenate(list(halving(some, keys)))
 
     def find(
         self, layer: Layer, keys: list[Any], hashes: np.ndarray[Any, Any]
     ) -> Iterator[tuple[int, Any, Record | None]]:
         """(place, key, record) of those keys that a layer has a row of; no record where the row says that the key is gone."""
-        places, rows = layer.find(hashes)
+        places, rows = layer.candidates(hashes)
         if not len(rows):
             return
         order = np.argsort(rows, kind="stable")

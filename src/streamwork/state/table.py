@@ -17,7 +17,7 @@ from streamwork.components.schema import fields_of
 from streamwork.components.values import Record
 from streamwork.state.key_places import Hash, KeyPlaces
 from streamwork.state.postings import Postings
-from streamwork.state.table_columns import Column, NumberColumn, column_of, longer
+from streamwork.state.table_columns import Column, NumpyColumn, column_of, longer
 
 Array = np.ndarray[Any, Any]
 NAT = -(1 << 63)
@@ -35,8 +35,9 @@ class Table:
         sub_key: type[Record] | None,
         record: type[Record],
         hashed: Hash = hash_columns,
+        all_numpy: bool = False,
     ) -> None:
-        """`key`: the fields of the key by name. `hashed` makes the hashes of keys."""
+        """`key`: the fields of the key by name. `hashed` makes the hashes of keys. `all_numpy`: the record has no Arrow column."""
         self.record = record
         self._key = dict(key)
         self._sub_key = fields_of(sub_key) if sub_key is not None else {}
@@ -44,7 +45,7 @@ class Table:
         self._rows = KeyPlaces({**self._key, **self._sub_key}, hashed)
         defaults = defaults_of(record)
         self._columns: dict[str, Column] = {
-            name: column_of(field, defaults[name]) for name, field in fields_of(record).items()
+            name: column_of(field, defaults[name], all_numpy) for name, field in fields_of(record).items()
         }
         self._changed = np.empty(0, bool)
         self._is_stored = np.empty(0, bool)  # by place: the last checkpoint has this row
@@ -62,6 +63,10 @@ class Table:
         return self._rows.find(keys)
 
     def place(self, keys: pa.RecordBatch) -> Array:
+        return self._place(keys)[0]
+
+    def _place(self, keys: pa.RecordBatch) -> tuple[Array, Array]:
+        """(the place of each row, the places that are new)"""
         places, new = self._rows.place(keys)
         if len(new):
             self._make_room()
@@ -75,7 +80,7 @@ class Table:
                 self._by_key.add(self.keys(new), new)
             for watch in self._watches.values():
                 watch.added(new)
-        return places
+        return places, new
 
     def matches(self, keys: pa.RecordBatch, nulls: bool = False) -> tuple[Array, Array]:
         columns = [] if nulls else [keys.column(name) for name in self._key]
@@ -115,7 +120,7 @@ class Table:
 
     def numbers(self, name: str, places: Array) -> Array:
         column = self._column(name)
-        if not isinstance(column, NumberColumn):
+        if not isinstance(column, NumpyColumn):
             raise TypeError(f"{name!r} is no plain column ({column.field.name}): use values")
         return column.numbers(places)
 
@@ -131,7 +136,7 @@ class Table:
         if len(given) != len(places):
             raise ValueError(f"{name!r}: {len(given)} values for {len(places)} places")
         column.put(places, given)
-        column.tidy(len(self), self.places)
+        column.tidy(len(self._rows), self.places)
         self._changed[places] = True
         if name in self._watches:
             self._watches[name].put(given.view(np.int64))
@@ -163,7 +168,7 @@ class Table:
 
     def _times(self, name: str) -> Array:
         column = self._column(name)
-        if not isinstance(column, NumberColumn) or column.all_numbers.dtype.kind not in "Mi":
+        if not isinstance(column, NumpyColumn) or column.all_numbers.dtype.kind not in "Mi":
             raise TypeError(f"{name!r} is no column of times, but {column.field.name}")
         return np.asarray(column.all_numbers.view(np.int64))
 
@@ -191,7 +196,7 @@ class Table:
     def bytes_each(self) -> int:
         """About how much memory a row takes."""
         columns = (*self._rows.columns.values(), *self._columns.values())
-        return 40 + sum(column.bytes_each(len(self)) for column in columns)
+        return 40 + sum(column.bytes_each(len(self._rows)) for column in columns)
 
     def _column(self, name: str) -> Column:
         found = self._columns.get(name) or self._rows.columns.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ import pyarrow.compute as pc
 
 from streamwork.components import batches
 from streamwork.components.field_types import FieldType, Oversized
-from streamwork.components.keyed_columns import column_type, to_arrow
+from streamwork.components.keyed_columns import column_type, to_arrow, to_numpy
 
 Array = np.ndarray[Any, Any]
 SMALL = 1_024
 """Values that are not worth a chunk of their own, or a compaction."""
 
 
-class NumberColumn:
-    """Int, float, bool or datetime, none of them null but datetimes: a numpy array."""
+class NumpyColumn:
+    """Int, float, bool or datetime, none of them null but datetimes; or Python objects (`components.keyed_columns`)."""
 
     def __init__(self, field: FieldType, dtype: np.dtype[Any], default: pa.Array | None) -> None:
         self.field = field
@@ -30,6 +31,8 @@ class NumberColumn:
         if not isinstance(values, np.ndarray):
             if values.null_count and not self.field.nullable:
                 raise ValueError(f"{self.field.name} cannot be null")
+            if self._values.dtype.hasobject:
+                return to_numpy(self.field, values)
             values = values.to_numpy(zero_copy_only=False)
         return np.asarray(values.astype(self._values.dtype, copy=False))
 
@@ -66,7 +69,9 @@ class NumberColumn:
         """Nothing to do: a value has one place."""
 
     def bytes_each(self, alive: int) -> int:
-        return int(self._values.itemsize)
+        """About how many bytes a value takes; of objects, by the size of a few."""
+        some: list[Any] = self._values[: min(alive, 50)].tolist() if self._values.dtype.hasobject else []
+        return int(self._values.itemsize) + sum(map(sys.getsizeof, some)) // max(len(some), 1)
 
 
 class ArrowColumn:
@@ -97,10 +102,10 @@ class ArrowColumn:
 
     def same(self, places: Array, given: pa.Array, rows: Array) -> Array:
         """For each pair, True if the value at the place is that of the row of `given`."""
-        return _equal(self.take(places), _rows(given, rows))
+        return equal(self.take(places), _rows(given, rows))
 
     def twins(self, given: pa.Array, rows: Array, others: Array) -> Array:
-        return _equal(_rows(given, rows), _rows(given, others))
+        return equal(_rows(given, rows), _rows(given, others))
 
     def take(self, places: Array) -> pa.Array:
         """Raises Oversized."""
@@ -154,15 +159,15 @@ class ArrowColumn:
             chunks[-2:] = joined
 
 
-Column = NumberColumn | ArrowColumn
+Column = NumpyColumn | ArrowColumn
 
 
-def column_of(field: FieldType, default: pa.Array | None = None) -> Column:
-    """Without a default, that of a number is 0, and else null."""
+def column_of(field: FieldType, default: pa.Array | None = None, all_numpy: bool = False) -> Column:
+    """A numpy column for plain numbers, or for all if `all_numpy`. Without a default, that of a number is 0, and else null."""
     dtype = column_type(field)
-    if dtype is None or dtype.hasobject:  # not `dtype in (None, object)`: to numpy, None is equal to float64
+    if dtype is None or (dtype.hasobject and not all_numpy):
         return ArrowColumn(field, default)
-    return NumberColumn(field, dtype, default)
+    return NumpyColumn(field, dtype, default)
 
 
 def longer(values: Array, size: int) -> Array:
@@ -182,10 +187,10 @@ def _rows(values: pa.Array, rows: Array) -> pa.Array:
     return values if whole else values.take(pa.array(rows))
 
 
-def _equal(some: pa.Array, others: pa.Array) -> Array:
-    """Null is equal to null."""
-    equal = pc.equal(some, others)
-    if not equal.null_count:
-        return np.asarray(equal.to_numpy(zero_copy_only=False))
+def equal(some: pa.Array | pa.ChunkedArray, others: pa.Array) -> Array:
+    """For each pair, True if both are equal, or both are null."""
+    same = pc.equal(some, others)
+    if not same.null_count:
+        return np.asarray(same.to_numpy(zero_copy_only=False))
     both = pc.and_(some.is_null(), others.is_null())
-    return np.asarray(pc.or_(equal.fill_null(False), both).to_numpy(zero_copy_only=False))
+    return np.asarray(pc.or_(same.fill_null(False), both).to_numpy(zero_copy_only=False))

@@ -19,19 +19,19 @@ import pyarrow as pa
 
 from streamwork.components import BatchCollector, KeyedColumns
 from streamwork.components.collector import MAIN
-from streamwork.components.columns import Columns, as_columns, conforming, distinct, python_values
+from streamwork.components.columns import Columns, as_columns, conforming
 from streamwork.components.operator import isolates_failures
-from streamwork.components.schema import fields_of
 from streamwork.components.validation import check_fits
 from streamwork.engine.steps.emitted import Outputs
 from streamwork.engine.steps.failure import RETURNED, BatchOfRows, error_text
-from streamwork.engine.steps.keyed_steps import KeyedStep
+from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.named_rows import checked_rows
 from streamwork.engine.steps.operator_steps import InstanceStep, OperatorStep
 from streamwork.engine.steps.step import Step
 from streamwork.flow.batch import Batch, Given, join_outputs
 from streamwork.flow.lineage import Array, Lineage
 from streamwork.flow.lineage import joined as joined_lineage
+from streamwork.state import LayeredTable
 
 ROWS = 65_536
 """Rows per batch. The fixed cost of a batch is shared by its rows."""
@@ -187,24 +187,38 @@ class InstanceBatchStep(BatchStep, InstanceStep):
     """An operator with one record per instance."""
 
 
-class KeyedBatchStep(BatchStep, KeyedStep):
+class KeyedBatchStep(BatchStep):
     """An operator with one record per key, in columns."""
 
-    def use_state(self) -> None:
-        assert self.node.keeps is not None
-        self.state.use_columns(self.node.keeps)
+    state: LayeredTable
+    check_keys: KeyCheck | None = None  # of keys that come without an exchange, when they are first seen
+
+    def set_up(self) -> None:
+        self._guarded_set_up()
 
     def _apply(self, columns: Columns, collector: BatchCollector) -> Any:
-        key, slots = self.node.key, self.state.slots
-        assert key is not None and slots is not None
-        codes, keys = distinct(columns.batch, key.fields)
-        parts = [python_values(fields_of(columns.kind)[name], keys.column(name)) for name in key.fields]
-        values, known = list(parts[0]) if len(parts) == 1 else list(zip(*parts, strict=True)), len(slots)
-        places = self.state.place(values)
-        if self.check_keys is not None and len(slots) > known:
-            self.check_keys([values[place] for place in (places >= known).nonzero()[0].tolist()])
-        slots.changed[places] = True
-        return self.operator.apply_batch(columns.batch, KeyedColumns(codes, keys, slots.columns, places), collector)
+        key, table = self.node.key, self.state
+        assert key is not None
+        own = columns.batch.select(list(key.fields))
+        placed = table.place_batch(own)
+        if self.check_keys is not None and len(placed.new):
+            self.check_keys.check_columns(table.keys(placed.new), key)
+        keys = partial(own.take, pa.array(placed.rows)) if placed.keys is None else partial(_given, placed.keys)
+        state = KeyedColumns(placed.codes, keys, table.arrays, placed.places)
+        try:
+            returned = self.operator.apply_batch(columns.batch, state, collector)
+        except Exception:
+            table.withdraw(placed)
+            raise
+        table.forget(placed.places[state.forgotten])
+        return returned
+
+    def counters(self) -> dict[str, int]:
+        return {**super().counters(), "keys": len(self.state)}
+
+
+def _given(keys: pa.RecordBatch) -> pa.RecordBatch:
+    return keys
 
 
 def _at_moment(outputs: Outputs, batch: Batch, place: int) -> Outputs:

@@ -46,10 +46,6 @@ class KeyedStep(Step):
     def set_up(self) -> None:
         self._guarded_set_up()
 
-    def use_state(self) -> None:
-        """The state has been given: it may come from a life in which the operator worked on columns."""
-        self.state.use_records()
-
     # ---- events -------------------------------------------------------------------------------------------------
 
     def process(self, batch: Batch) -> Outputs:
@@ -61,7 +57,7 @@ class KeyedStep(Step):
         event: Any = events[0]
         try:
             keys = self.node.key.values(events)
-            if self.state.layers:
+            if self.state.layers is not None:
                 self.state.warm(keys)
             if self._atomic:
                 self._process_atomically(batch, keys, emitted, collector)
