@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from operators.join_oracle import Click, Oracle, Purchase, Row, seconds
-from streamwork import CallableSink, Job, ListSource, OffsetSource, ParquetSink, Sink
+from streamwork import CallableSink, Event, Fixed, Job, ListSource, OffsetSource, ParquetSink, Sink, count
 from streamwork.components.columns import to_structs
 
 Source = OffsetSource[Any]
@@ -57,6 +58,45 @@ def with_table(
     joined.channel("late").sink(_sink(out, "late"), id="late")
     table.late.sink(_sink(out, "late-right"), id="late-right")
     return job
+
+
+class Bought(Event):
+    user: str | None
+    window_end: datetime
+    purchases: int
+
+
+def with_windows(how: str, history: int, parallelism: int = 1) -> Job:
+    """Clicks with the number of purchases in the last ten seconds that are over."""
+    job = Job("windows", parallelism=parallelism, checkpoint_every=0)
+    left, right = lists()
+    clicks, purchases = job.source(left, id="left", time="at"), job.source(right, id="right", time="at")
+    bought = purchases.window(Fixed("10s"), key="user", id="per-user").aggregate(Bought, purchases=count())
+    table = bought.table(key="user", time="window_end", history=history, id="bought")
+    clicks.join(table, key="user", how=how, id="joined").sink(_sink(None, "out"), id="out")
+    return job
+
+
+def with_itself(within: int, parallelism: int = 1) -> Job:
+    job = Job("itself", parallelism=parallelism, checkpoint_every=0)
+    clicks = job.source(ListSource([], Click), id="left", time="at")
+    clicks.join(clicks, key="user", within=within, id="pairs").sink(_sink(None, "out"), id="out")
+    return job
+
+
+def with_two_tables(parallelism: int = 1) -> Job:
+    """Clicks with purchases, once as they are valid at that time and once as of a time before it."""
+    job = Job("tables", parallelism=parallelism, checkpoint_every=0)
+    left, right = lists()
+    clicks, purchases = job.source(left, id="left", time="at"), job.source(right, id="right", time="at")
+    large = purchases.filter(_is_large)
+    tables = purchases.table(key="user", history=9, id="all"), large.table(key="user", history=9, id="large")
+    clicks.join(*tables, key="user", how="left", id="both").sink(_sink(None, "out"), id="out")
+    return job
+
+
+def _is_large(purchase: Purchase) -> bool:
+    return (purchase.price or 0) > 8
 
 
 def random_rows(seed: int, count: int, partitions: int, keys: Sequence[str | None], disorder: int) -> list[Row]:

@@ -107,3 +107,22 @@ class Oracle:
                              and k is not null qualify n = max(n) over (partition by k, t))
                   select l.k, l.t, l.v, r.t, r.v from l asof {kind} join r on l.k = r.k and l.t >= r.t"""
         return self._duck.execute(sql).fetchall()
+
+    def windows(self, how: str, lateness: int) -> list[tuple]:
+        """(key, left time, left value, end of the window, purchases in it): windows of ten seconds as versions from their end on"""
+        kind = "left" if how == "left" else ""
+        sql = f"""with l as (from arrived where input = 'left' and (w is null or t + {lateness} >= w) and t < m),
+                       r as (select k, (t // 10 + 1) * 10 as e, count(*) as c from arrived where input = 'right'
+                             and k is not null and (w is null or (t // 10 + 1) * 10 > w) group by all)
+                  select l.k, l.t, l.v, r.e, r.c from l asof {kind} join r on l.k = r.k and l.t >= r.e"""
+        return self._duck.execute(sql).fetchall()
+
+    def both(self, lateness: int) -> list[tuple]:
+        """(key, left time, left value, value of the newest right row, of the newest one above 8 that has a price)"""
+        newest = "qualify n = max(n) over (partition by k, t)"
+        right = "arrived where input = 'right' and (w is null or t >= w) and k is not null"
+        sql = f"""with l as (from arrived where input = 'left' and (w is null or t + {lateness} >= w) and t < m),
+                       r as (from {right} {newest}), s as (from {right} and v > 8 and v % 5 > 0 {newest})
+                  select l.k, l.t, l.v, r.v, s.v from l asof left join r on l.k = r.k and l.t >= r.t
+                  asof left join s on l.k = s.k and l.t >= s.t"""
+        return self._duck.execute(sql).fetchall()

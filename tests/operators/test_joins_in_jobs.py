@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,15 @@ from operators.join_jobs import (
     expected_within,
     found,
     inputs,
+    ordered,
     random_rows,
     two_streams,
+    with_itself,
     with_table,
+    with_two_tables,
+    with_windows,
 )
-from operators.join_oracle import Oracle
+from operators.join_oracle import Oracle, Row, seconds
 from streamwork.testing import run
 
 KEYS = (None, "a", "bb", "ccc", "d")
@@ -54,3 +59,44 @@ def test_a_stream_and_a_table(duck, seed):
     ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(40, 400), 2))
     expected = expected_as_of(Oracle(duck, rows, partitions), how, history, lateness)
     assert found(ran.outputs, "quotes") == expected, replay("test_a_stream_and_a_table", seed)
+
+
+def a_run(seed: int) -> tuple[list[Row], int, int, dict[str, Any]]:
+    """(rows, partitions, parallelism, how it is run), chosen by a seed."""
+    chosen = random.Random(seed)
+    partitions, parallelism = chosen.randint(1, 3), chosen.randint(1, 3)
+    rows = random_rows(seed, chosen.randint(0, 120), partitions, KEYS, chosen.randint(0, 9))
+    crashes = chosen.sample(range(40, 400), 2)
+    return rows, partitions, parallelism, {"seed": seed, "partitions": partitions, "crash_at": crashes}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_table_of_windows(duck, seed):
+    rows, partitions, parallelism, options = a_run(seed)
+    how = ("inner", "left")[seed % 2]
+    ran = run(with_windows(how, 4, parallelism), inputs(rows), **options)
+    out = ordered((e.user, seconds(e.at), e.page, seconds(e.window_end), e.purchases) for e in ran.outputs["out"])
+    assert out == ordered(Oracle(duck, rows, partitions).windows(how, 4)), replay("test_a_table_of_windows", seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_tables(duck, seed):
+    rows, partitions, parallelism, options = a_run(seed)
+    ran = run(with_two_tables(parallelism), inputs(rows), **options)
+    out = ordered((e.user, seconds(e.at), e.page, e.price, e.large_price) for e in ran.outputs["out"])
+    expected = ordered(
+        (*row[:3], *(None if v is None or v % 5 == 0 else float(v) for v in row[3:]))
+        for row in Oracle(duck, rows, partitions).both(9)
+    )
+    assert out == expected, replay("test_two_tables", seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stream_with_itself(duck, seed):
+    rows, partitions, parallelism, options = a_run(seed)
+    left = [row for row in rows if row.input == "left"]
+    twice = [one for row in left for one in (row, row._replace(input="right"))]
+    ran = run(with_itself(3, parallelism), {"left": inputs(left)["left"]}, **options)
+    out = ordered((e.user, seconds(e.at), e.page, seconds(e.left_at), e.left_page) for e in ran.outputs["out"])
+    expected = Oracle(duck, twice, partitions).within("inner", 3)
+    assert out == ordered(expected), replay("test_a_stream_with_itself", seed)
