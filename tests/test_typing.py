@@ -85,6 +85,7 @@ from streamwork import (
     StatefulOperator,
     StatefulSource,
     Stream,
+    Table,
     field,
     shuffle,
 )
@@ -192,6 +193,17 @@ large = paid.apply(Large(), id="large")
 assert_type(large.channel("small"), Stream[Any])
 assert_type(large.channel("small", to=Total), Stream[Total])
 assert_type(paid.union(online), Stream[Paid])
+cards = online.table(key="card", history="1h", id="cards")
+assert_type(cards, Table[PaidOnline])
+assert_type(cards.late, Stream[Any])
+assert_type(paid.join(cards, key="card", how="left", id="shops"), Stream[Any])
+assert_type(paid.join(cards, key="card", to=Total, id="joined"), Stream[Total])
+assert_type(paid.join(online, key=["card"], within="30min", how="full", id="pairs", to=Total), Stream[Total])
+assert_type(paid.join("cards.parquet", key="card", id="static"), Stream[Any])
+paid.join(cards, key="card", how="outer", id="outer")  # wrong
+paid.join(cards, key="card", to=Sum, id="no-event")  # wrong
+paid.join(cards, key="card", withing="30min", id="misspelt")  # wrong
+paid.join(cards, id="no-key")  # wrong
 as_base: Stream[Paid] = online
 paid.union(paid.map(total))  # wrong
 as_derived: Stream[PaidOnline] = paid  # wrong

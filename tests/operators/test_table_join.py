@@ -63,7 +63,7 @@ def priced(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @settings(max_examples=80)
 @given(
     st.lists(ROWS, max_size=30),
-    st.lists(st.integers(1, 5), max_size=4),
+    st.lists(st.integers(0, 5), max_size=4).filter(lambda cuts: not cuts or any(cuts)),
     st.sampled_from(["inner", "left"]),
     st.integers(0, 8),
     st.integers(0, 4),
@@ -77,6 +77,18 @@ def test_it_gives_what_duckdb_gives(duck, rows, cuts, how, history, table_latene
     late = [(e.user, seconds(e.at), e.late_by) for e in ran.of("quotes", "late")]
     expected = [(key, time, by) for key, time, _, by in oracle.late("right", table_lateness, inclusive=False)]
     assert ordered(late) == ordered(expected)
+
+
+def test_rows_and_versions_of_a_partition_that_was_idle_may_be_late():
+    ran = chain("inner", history=5)
+    ran.idle = {("left", 1), ("right", 1)}
+    rows = [Row("right", 0, "a", 1, 1), Row("left", 1, "z", 1, 1), Row("right", 1, "z", 1, 1)]
+    rows += [Row("left", 0, "a", 20, 1), Row("right", 0, "a", 20, 2)]
+    rows += [Row("left", 1, "a", 14, 2), Row("left", 1, "a", 15, 3), Row("right", 1, "a", 19, 3)]
+    run(ran, rows, [1])
+    assert [(seconds(e.at), e.late_by, e.late_reason) for e in ran.of("join", "late")] == [(14, 1.0, "idle")]
+    assert [(seconds(e.at), e.late_by, e.late_reason) for e in ran.of("quotes", "late")] == [(19, 1.0, "idle")]
+    assert [(seconds(e.at), e.price) for e in ran.of("join")] == [(1, 1.0), (15, 1.0)]
 
 
 def steady(count: int) -> list[Row]:

@@ -73,6 +73,7 @@ class Waves:
             self.states[name] = None if record is None else Table(keys[name], operator.sub_key, record)
             operator.setup_instance(Instance(0, 1))
         self.watermarks = {(name, p): NEVER for name, one in inputs.items() for p in range(one.partitions)}
+        self.idle: set[tuple[str, int]] = set()  # partitions that do not hold the minimum back
         self.minimum = NEVER
         self.emitted: dict[tuple[str, str], list[Event]] = {}
 
@@ -85,7 +86,8 @@ class Waves:
             marks.append(self.watermarks[name, partition])
             at = microseconds(getattr(event, one.time))
             self.watermarks[name, partition] = max(self.watermarks[name, partition], at)
-        before, self.minimum = self.minimum, min(self.watermarks.values())
+        active = [at for place, at in self.watermarks.items() if place not in self.idle]
+        before, self.minimum = self.minimum, max(self.minimum, min(active))
         for name, operator in self.operators.items():
             for port in (MAIN, *getattr(operator, "ports", ())):
                 if (name, port) in batches:

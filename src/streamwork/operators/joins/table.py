@@ -101,7 +101,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
         for name in self.kept:
             state.put(name, places, batch.column(name))
         if self.time is not None:
-            self._end_versions(state, keys)
+            self._end_versions(state, keys, int(times_of(batch, self.time).min()))
 
     def on_time(
         self,
@@ -122,10 +122,12 @@ class TableOfStream(TableOperator[Any, Any, Any]):
         if minimum != NEVER:
             state.forget(state.due(UNTIL, minimum - self.history - self.lateness))
 
-    def _end_versions(self, state: StateTable, keys: pa.RecordBatch) -> None:
-        """Let each version of these keys end where the next one begins."""
+    def _end_versions(self, state: StateTable, keys: pa.RecordBatch, since: int) -> None:
+        """Let each version of these keys end where the next one begins. None begins before `since` that was not there."""
         _, known = distinct(keys, self.side.key)
         codes, places = state.matches(known)
+        near = state_times(state, UNTIL, places) > since
+        codes, places = codes[near], places[near]
         times = state_times(state, FROM, places)
         order = np.lexsort((times, codes))
         codes, places, times = codes[order], places[order], times[order]
