@@ -76,7 +76,8 @@ def test_rows_of_a_partition_that_was_idle_are_late_if_what_they_match_may_be_fo
     ran.idle = {("right", 1)}
     begin = [("left", 0), ("left", 1), ("right", 0)]
     rows = [Row(side, part, "a", time, 1) for time in (10, 30) for side, part in begin]
-    for row in [Row("right", 1, "z", 1, 1), *rows, Row("right", 1, "a", 24, 1), Row("right", 1, "a", 25, 2), Row("right", 1, "a", 26, 3)]:
+    woken = [Row("right", 1, "a", time, 1) for time in (24, 25, 26)]
+    for row in [Row("right", 1, "z", 1, 1), *rows, *woken]:
         ran.wave([Arriving(row.input, row.partition, row.event)])
     late = [(seconds(e.at), e.late_by, e.late_reason) for e in ran.of("join", "late-right")]
     assert late == [(24, 1.0, "idle"), (25, 0.0, "idle")]
