@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any
@@ -12,14 +11,13 @@ import pyarrow as pa
 
 from streamwork import Digits, Event, Record
 from streamwork.components.columns import python_values
-from streamwork.components.hashing import hash_columns
 from streamwork.components.keys import canonical
 from streamwork.components.schema import fields_of
 from streamwork.components.times import microseconds
+from streamwork.state.key_places import Rehash
 from streamwork.state.table import Table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-Hash = Callable[[Sequence[pa.Array], int], np.ndarray[Any, Any]]
 
 
 class Keyed(Event):
@@ -73,19 +71,19 @@ PUT: dict[str, list[Any]] = {
 }
 
 
-def few_hashes(columns: Sequence[pa.Array], rows: int) -> np.ndarray[Any, Any]:
+def few_hashes(hashes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Three different hashes: nearly all keys collide."""
-    return hash_columns(columns, rows) % np.uint64(3) << np.uint64(32)
+    return np.asarray(hashes % np.uint64(3) << np.uint64(32))
 
 
 class Pair:
     """A table, and a dict that has the same rows."""
 
-    def __init__(self, key: tuple[str, ...], sub_key: type[Record] | None, hashed: Hash = hash_columns) -> None:
+    def __init__(self, key: tuple[str, ...], sub_key: type[Record] | None, rehash: Rehash | None = None) -> None:
         self.key = key
         self.fields = {name: fields_of(Keyed)[name] for name in key}
         self.sub = fields_of(sub_key) if sub_key else {}
-        self.table = Table(self.fields, sub_key, Kept, hashed)
+        self.table = Table(self.fields, sub_key, Kept, rehash)
         self.rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.stored: dict[tuple[Any, ...], dict[str, Any]] = {}
 

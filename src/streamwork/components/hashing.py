@@ -22,9 +22,16 @@ _LONG = 512
 
 def hash_columns(columns: Sequence[pa.Array], rows: int) -> Array:
     """One number per row."""
+    return combined([hash_column(column) for column in columns], rows)
+
+
+def combined(hashes: Sequence[Array], rows: int) -> Array:
+    """One number per row, of the hashes of its columns."""
     total = np.zeros(rows, np.uint64)
-    for column in columns:
-        total = mix(total * np.uint64(31) + _hash_column(column))
+    for one in hashes:
+        total *= np.uint64(31)
+        total += one
+        total = mix(total)
     return total
 
 
@@ -43,11 +50,12 @@ def mix(values: Array) -> Array:
     return values
 
 
-def _hash_column(column: pa.Array) -> Array:
+def hash_column(column: pa.Array) -> Array:
+    """One number per row of one column."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        hashes = _hash_bytes(column)
-    elif pa.types.is_decimal128(kind):
+        return hash_text(column)
+    if pa.types.is_decimal128(kind):
         halves = _content(column, 1, np.uint64, 2)
         hashes = halves[0::2] + mix(halves[1::2])
     else:
@@ -69,11 +77,27 @@ def _whole_numbers(column: pa.Array) -> Array:
     raise TypeError(f"{kind} cannot be a key")
 
 
-def _hash_bytes(column: pa.Array) -> Array:
-    offsets = _content(column, 1, np.int32, more=1)
-    sizes = np.diff(offsets)
+def text_sizes(column: pa.Array) -> Array:
+    """The number of bytes of each value of a text or binary column; 0 for a null."""
+    sizes = np.diff(_content(column, 1, np.int32, more=1))
     if column.null_count:  # a null may have bytes, too
         sizes[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return sizes
+
+
+def hash_text(column: pa.Array, words: Array | None = None) -> Array:
+    """One number per row of a text or binary column. Into `words`, by row, the first bytes are written as numbers, zero behind the
+    end; values beyond `_LONG` are left out.
+    """
+    hashes = _hash_bytes(column, words)
+    if column.null_count:
+        hashes = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
+    return hashes
+
+
+def _hash_bytes(column: pa.Array, into: Array | None) -> Array:
+    offsets = _content(column, 1, np.int32, more=1)
+    sizes = text_sizes(column)
     hashes = sizes.astype(np.uint64)
     content = column.buffers()[2]
     if content is None or not len(sizes):
@@ -94,6 +118,8 @@ def _hash_bytes(column: pa.Array) -> Array:
             starts, sizes = starts[left], sizes[left]
             rows = left if rows is None else rows[left]
         words = _words(padded, starts + at, sizes - at)
+        if into is not None and at // 8 < into.shape[1]:
+            into[slice(None) if rows is None else rows, at // 8] = words
         if rows is None:
             hashes = mix(hashes ^ words)
         else:

@@ -26,7 +26,7 @@ _FIRST_SIZE = 64
 
 
 class KeyIndex:
-    """At most half of the slots are used."""
+    """At most a third of the slots is used."""
 
     def __init__(self) -> None:
         self._slots = np.full(_FIRST_SIZE, _EMPTY, np.uint64)
@@ -124,12 +124,12 @@ class KeyIndex:
         self._hashes[places] = hashes
 
     def _make_room(self, more: int) -> None:
-        """Keep half of the slots empty. Removed ones become empty again."""
-        if (self._taken + more) * 2 <= len(self._slots):
+        """Keep two thirds of the slots empty. Removed ones become empty again."""
+        if (self._taken + more) * 3 <= len(self._slots):
             return
         kept = self._slots[self._slots < _CLAIM]
         size = _FIRST_SIZE
-        while size < (self._count + more) * 3:
+        while size < (self._count + more) * 4:
             size *= 2
         self._slots = np.full(size, _EMPTY, np.uint64)
         self._taken = len(kept)

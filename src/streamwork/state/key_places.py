@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from streamwork.components.field_types import FieldType
-from streamwork.components.hashing import hash_columns
+from streamwork.components.hashing import combined
 from streamwork.state.key_index import KeyIndex
 from streamwork.state.table_columns import Column, column_of
+from streamwork.state.text_column import TextColumn
 
 Array = np.ndarray[Any, Any]
-Hash = Callable[[Sequence[pa.Array], int], Array]
+Rehash = Callable[[Array], Array]
 _FIRST_ROOM = 64
 
 
 class KeyPlaces:
     """Nulls are equal to each other. A place that is removed is used again."""
 
-    def __init__(self, fields: Mapping[str, FieldType], hashed: Hash = hash_columns) -> None:
-        self.columns: dict[str, Column] = {name: column_of(field) for name, field in fields.items()}
+    def __init__(self, fields: Mapping[str, FieldType], rehash: Rehash | None = None) -> None:
+        """`rehash` replaces hashes, for tests."""
+        self.columns = {name: _key_column(field) for name, field in fields.items()}
         self.alive = np.empty(0, bool)
         """By place."""
         self._types = {name: field.arrow for name, field in fields.items()}
-        self._hashed = hashed
+        self._rehash = rehash
         self._index = KeyIndex()
         self._free = np.empty(0, np.int64)
         self._end = 0  # no place from here on was ever used
@@ -83,6 +85,11 @@ class KeyPlaces:
         return places
 
 
+def _key_column(field: FieldType) -> Column:
+    is_text = pa.types.is_string(field.arrow) or pa.types.is_binary(field.arrow)
+    return TextColumn(field) if is_text else column_of(field)
+
+
 class Asked:
     """Keys of one batch, with their hashes."""
 
@@ -92,8 +99,12 @@ class Asked:
             column if column.type == kind else column.cast(kind)
             for column, kind in ((keys.column(name), kind) for name, kind in of._types.items())
         ]
-        self._hashes = of._hashed(columns, keys.num_rows)
-        self._columns = [(mine, mine.given(column)) for mine, column in zip(of.columns.values(), columns, strict=True)]
+        self._columns: list[tuple[Any, Any]] = [
+            (mine, mine.given(column)) for mine, column in zip(of.columns.values(), columns, strict=True)
+        ]
+        self._hashes = combined([mine.hashes(given) for mine, given in self._columns], keys.num_rows)
+        if of._rehash is not None:
+            self._hashes = of._rehash(self._hashes)
 
     def find(self) -> Array:
         return self._of._index.find(self._hashes, self._same)
@@ -107,7 +118,7 @@ class Asked:
         places, first = self._of._index.add(self._hashes[rows], twins, self._of._new)
         new, rows = places[first], rows[first]
         for mine, given in self._columns:
-            mine.put(new, given[rows] if isinstance(given, np.ndarray) else given.take(pa.array(rows)))
+            mine.put(new, mine.rows(given, rows))
             mine.tidy(len(self._of), self._of.places)
         return places, new
 

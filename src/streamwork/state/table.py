@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from streamwork.components.defaults import defaults_of
 from streamwork.components.field_types import FieldType
-from streamwork.components.hashing import distinct_numbers, hash_columns
+from streamwork.components.hashing import distinct_numbers
 from streamwork.components.keys import canonical_order
 from streamwork.components.schema import fields_of
 from streamwork.components.values import Record
-from streamwork.state.key_places import Hash, KeyPlaces
+from streamwork.state.key_places import KeyPlaces, Rehash
 from streamwork.state.postings import Postings
 from streamwork.state.table_columns import Column, NumpyColumn, column_of, longer
 
@@ -34,15 +34,15 @@ class Table:
         key: Mapping[str, FieldType],
         sub_key: type[Record] | None,
         record: type[Record],
-        hashed: Hash = hash_columns,
+        rehash: Rehash | None = None,
         all_numpy: bool = False,
     ) -> None:
-        """`key`: the fields of the key by name. `hashed` makes the hashes of keys. `all_numpy`: the record has no Arrow column."""
+        """`key`: the fields of the key by name. `rehash` replaces hashes in tests. `all_numpy`: the record has no Arrow column."""
         self.record = record
         self._key = dict(key)
         self._sub_key = fields_of(sub_key) if sub_key is not None else {}
-        self._hashed = hashed
-        self._rows = KeyPlaces({**self._key, **self._sub_key}, hashed)
+        self._rehash = rehash
+        self._rows = KeyPlaces({**self._key, **self._sub_key}, rehash)
         defaults = defaults_of(record)
         self._columns: dict[str, Column] = {
             name: column_of(field, defaults[name], all_numpy) for name, field in fields_of(record).items()
@@ -215,7 +215,7 @@ class Table:
     @cached_property
     def _by_key(self) -> RowsByKey:
         """Made when `matches` is first called: most operators never call it."""
-        found, places = RowsByKey(KeyPlaces(self._key, self._hashed)), self._in_order(self.places())
+        found, places = RowsByKey(KeyPlaces(self._key, self._rehash)), self._in_order(self.places())
         found.add(self.keys(places), places)
         return found
 

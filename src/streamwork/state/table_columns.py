@@ -10,10 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamwork.components import batches
-from streamwork.components.field_types import FieldType, Oversized
+from streamwork.components.field_types import FieldType
+from streamwork.components.hashing import hash_column
 from streamwork.components.keyed_columns import column_type, to_arrow, to_numpy
 
 Array = np.ndarray[Any, Any]
+FEW = 20
+"""If at least one value of so many is taken, all chunks become one first."""
 SMALL = 1_024
 """Values that are not worth a chunk of their own, or a compaction."""
 
@@ -35,6 +38,12 @@ class NumpyColumn:
                 return to_numpy(self.field, values)
             values = values.to_numpy(zero_copy_only=False)
         return np.asarray(values.astype(self._values.dtype, copy=False))
+
+    def hashes(self, given: Array) -> Array:
+        return given.astype(np.int64, copy=False).view(np.uint64)
+
+    def rows(self, given: Array, rows: Array) -> Array:
+        return np.asarray(given[rows])
 
     def same(self, places: Array, given: Array, rows: Array) -> Array:
         """For each pair, True if the value at the place is that of the row of `given`."""
@@ -86,7 +95,6 @@ class ArrowColumn:
         self._chunks = [self._default]  # value 0 is the default
         self._count = 1
         self._numbers = np.empty(0, np.int64)  # by place: the number of its value
-        self._values: pa.ChunkedArray | None = None
 
     def given(self, values: Any) -> pa.Array:
         """Values from outside, as this column compares and stores them."""
@@ -100,23 +108,38 @@ class ArrowColumn:
             raise ValueError(f"{self.field.name} cannot be null")
         return values
 
+    def hashes(self, given: pa.Array) -> Array:
+        return hash_column(given)
+
+    def rows(self, given: pa.Array, rows: Array) -> pa.Array:
+        return given.take(pa.array(rows))
+
     def same(self, places: Array, given: pa.Array, rows: Array) -> Array:
         """For each pair, True if the value at the place is that of the row of `given`."""
-        return equal(self.take(places), _rows(given, rows))
+        return equal(self.take(places), given.take(pa.array(rows)))
 
     def twins(self, given: pa.Array, rows: Array, others: Array) -> Array:
-        return equal(_rows(given, rows), _rows(given, others))
+        return equal(given.take(pa.array(rows)), given.take(pa.array(others)))
 
     def take(self, places: Array) -> pa.Array:
         """Raises Oversized."""
-        if self._values is None:
-            self._values = pa.chunked_array(self._chunks, self.field.arrow)
-        numbers = pa.array(self._numbers[places])
-        try:
-            found = self._chunks[0].take(numbers) if len(self._chunks) == 1 else self._values.take(numbers)
-        except (pa.ArrowInvalid, pa.ArrowCapacityError):  # more than an array can hold
-            raise Oversized(places, "less than 2 GiB of text or bytes") from None
-        return batches.one_array(found.chunks, found.type) if isinstance(found, pa.ChunkedArray) else found
+        numbers = self._numbers[places]
+        if len(self._chunks) > 1 and len(numbers) * FEW > self._count:
+            self._chunks = batches.few_arrays(self._chunks)
+        if len(self._chunks) == 1:
+            return self._chunks[0].take(pa.array(numbers))
+        ends = np.cumsum([len(chunk) for chunk in self._chunks])
+        chunk_of = np.searchsorted(ends, numbers, "right")
+        order = np.argsort(chunk_of, kind="stable")
+        counts, numbers = np.bincount(chunk_of, minlength=len(ends)).tolist(), numbers[order]
+        pieces, start = [], 0
+        for chunk, end, count in zip(self._chunks, ends.tolist(), counts, strict=True):
+            if count:
+                pieces.append(chunk.take(pa.array(numbers[start : start + count] - (end - len(chunk)))))
+                start += count
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return batches.one_array(pieces, self.field.arrow).take(pa.array(back))
 
     def put(self, places: Array, given: pa.Array) -> None:
         self._numbers[places] = np.arange(self._count, self._count + len(given))
@@ -150,7 +173,6 @@ class ArrowColumn:
             return
         self._chunks.append(values)
         self._count += len(values)
-        self._values = None
         chunks = self._chunks
         while len(chunks) > 1 and len(chunks[-2]) <= max(2 * len(chunks[-1]), SMALL):
             joined = batches.few_arrays(chunks[-2:])
@@ -172,7 +194,7 @@ def column_of(field: FieldType, default: pa.Array | None = None, all_numpy: bool
 
 def longer(values: Array, size: int) -> Array:
     """The same values in an array of this size; what follows them is undefined."""
-    found = np.empty(size, values.dtype)
+    found = np.empty((size, *values.shape[1:]), values.dtype)
     found[: len(values)] = values
     return found
 
@@ -180,11 +202,6 @@ def longer(values: Array, size: int) -> Array:
 def _comparable(values: Array) -> Array:
     """NaT is equal to NaT."""
     return values.view(np.int64) if values.dtype.kind == "M" else values
-
-
-def _rows(values: pa.Array, rows: Array) -> pa.Array:
-    whole = len(rows) == len(values) and bool((rows == np.arange(len(rows))).all())
-    return values if whole else values.take(pa.array(rows))
 
 
 def equal(some: pa.Array | pa.ChunkedArray, others: pa.Array) -> Array:
