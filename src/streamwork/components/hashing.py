@@ -103,6 +103,8 @@ def _hash_bytes(column: pa.Array, into: Array | None) -> Array:
     if content is None or not len(sizes):
         return hashes
     first, last = int(offsets[0]), int(offsets[-1])
+    if (size := int(sizes[0])) and size <= _LONG and last - first == size * len(sizes) and bool((sizes == size).all()):
+        return _hash_alike(np.frombuffer(content, np.uint8, last - first, first).reshape(-1, size), hashes, into)
     padded = np.zeros((last - first) // 8 + 3, np.uint64)  # words that reach beyond the end are zero there
     padded.view(np.uint8)[: last - first] = np.frombuffer(content, np.uint8, last - first, first)
     starts = offsets[:-1] - first
@@ -124,6 +126,19 @@ def _hash_bytes(column: pa.Array, into: Array | None) -> Array:
             hashes = mix(hashes ^ words)
         else:
             hashes[rows] = mix(hashes[rows] ^ words)
+    return hashes
+
+
+def _hash_alike(values: Array, hashes: Array, into: Array | None) -> Array:
+    """Values of one size, as a matrix of bytes."""
+    padded = np.zeros((len(values), -(-values.shape[1] // 8) * 8), np.uint8)
+    padded[:, : values.shape[1]] = values
+    words = padded.view(np.uint64)
+    for word in range(words.shape[1]):
+        hashes = mix(hashes ^ words[:, word])
+    if into is not None:
+        width = min(words.shape[1], into.shape[1])
+        into[:, :width] = words[:, :width]
     return hashes
 
 

@@ -74,7 +74,7 @@ class KeyedColumns:
         return len(self._places)
 
     def __getitem__(self, name: str) -> Array:
-        return self._column(name)[self._places]
+        return self._column(name).take(self._places)  # faster than an index
 
     def __setitem__(self, name: str, values: Any) -> None:
         column, given = self._column(name), np.asarray(values)

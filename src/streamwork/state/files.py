@@ -21,6 +21,9 @@ from streamwork.world import Disk, FileKind, FileRef
 EAGER_ROWS = 100_000
 """A state of more rows stays in columns when it is restored; records are made for the keys that are used."""
 
+SAMPLE = 1_000
+"""Values of a column that are checked for repetition."""
+
 STATE_FILE = FileKind(
     "SW-STATE-DAMAGED",
     "restore the file from a backup; nothing was changed, and the job does not start from wrong or empty state",
@@ -140,9 +143,16 @@ class StateFiles:
 
     def write(self, path: str, table: pa.Table, key: Sequence[str] = ()) -> FileRef:
         """A whole file, durably, under a name that was never used before. No two rows have the same values of `key`."""
-        others = [name for name in table.column_names if name not in key]  # where values repeat, a dictionary may help
-        data = parquet_file.to_bytes(table, others)
+        data = parquet_file.to_bytes(
+            table, [n for n in table.column_names if n not in key and _repeats(table.column(n))]
+        )
         return FileRef.write(self._disk, self._folder, path, data, table.num_rows)
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """True if a dictionary of values makes a column smaller: its first values repeat. One of many different values costs much."""
+    some = column.slice(0, SAMPLE)
+    return column.type.num_fields > 0 or len(some) < SAMPLE or 2 * len(some.unique()) < SAMPLE
 
 
 def conformed(rows: RowFormat, ref: FileRef, table: pa.Table) -> pa.Table:

@@ -153,7 +153,9 @@ class RowFormat:
 
         def encode(places: Any) -> pa.Table:
             keys = state.keys(places).columns
-            return self._table(keys, [self._checked(state, name, places) for name in fields_of(self.record)], epoch)
+            groups = pa.array(state.groups(places, self._groups_of), pa.int32()) if self._key is not None else None
+            columns = [self._checked(state, name, places) for name in fields_of(self.record)]
+            return self._table(keys, columns, epoch, groups=groups)
 
         def encode_gone(keys: pa.RecordBatch) -> pa.Table:
             empty = self._columns([self.record()])
@@ -166,6 +168,10 @@ class RowFormat:
         except Misfit as misfit:
             raise misfit_error(misfit, self.record, [], self.component) from None
         return pa.concat_tables([*gone, changed]) if gone else changed
+
+    def _groups_of(self, keys: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
+        assert self._key is not None
+        return self._key.column_groups(keys, self._groups)
 
     def _checked(self, state: Table, name: str, places: np.ndarray[Any, Any]) -> pa.Array:
         """Raises Misfit, with the field in `path`."""
@@ -283,16 +289,18 @@ class RowFormat:
         epoch: int,
         gone: Sequence[bool] | np.ndarray[Any, Any] | None = None,
         timers: Sequence[Any] | None = None,
+        groups: pa.Array | None = None,
     ) -> pa.Table:
-        """Without `gone`, none is; without `timers`, there are none."""
+        """Without `gone`, none is; without `timers`, there are none; without `groups`, those of the keys."""
         count = len(keys[0]) if keys else 1
         if timers is not None:
             waiting = array_of(timers, TIMERS)
         else:
             waiting = pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), NO_TIMERS, type=TIMERS)
-        groups = pa.nulls(count, pa.int32())
-        if self._key is not None:
-            groups = pa.array(self._key.column_groups(keys[: len(self._key_types)], self._groups), pa.int32())
+        if self._key is None:
+            groups = pa.nulls(count, pa.int32())
+        elif groups is None:
+            groups = pa.array(self._groups_of(keys[: len(self._key_types)]), pa.int32())
         own = [
             groups,
             pa.repeat(pa.scalar(epoch, pa.int64()), count),

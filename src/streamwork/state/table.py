@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from streamwork.state.table_columns import Column, NumpyColumn, column_of, longe
 Array = np.ndarray[Any, Any]
 NAT = -(1 << 63)
 NEVER_DUE = (1 << 63) - 1
+UNKNOWN = -1
 
 
 class Table:
@@ -49,6 +50,7 @@ class Table:
         }
         self._changed = np.empty(0, bool)
         self._is_stored = np.empty(0, bool)  # by place: the last checkpoint has this row
+        self._groups = np.empty(0, np.int32)  # by place: the key group
         self._added = np.empty(0, np.int64)  # by place: in which order rows were added
         self._additions = 0
         self._removed: list[pa.RecordBatch] = []
@@ -74,6 +76,7 @@ class Table:
                 column.reset(new)
             self._changed[new] = True
             self._is_stored[new] = False
+            self._groups[new] = UNKNOWN
             self._added[new] = np.arange(self._additions, self._additions + len(new))
             self._additions += len(new)
             if "_by_key" in self.__dict__:
@@ -187,6 +190,13 @@ class Table:
         """The keys that the last checkpoint has, and the table has not."""
         return [keys.filter(pa.array(self.find(keys) < 0)) for keys in self._removed]
 
+    def groups(self, places: Array, groups_of: Callable[[Sequence[pa.Array]], Array]) -> Array:
+        """The key group of each row. `groups_of` computes those of key columns, once per row of the table."""
+        unknown = places[self._groups.take(places) == UNKNOWN]
+        if len(unknown):
+            self._groups[unknown] = groups_of([self.values(name, unknown) for name in self._key])
+        return self._groups.take(places)
+
     def end_checkpoint(self) -> None:
         """All rows are stored now."""
         self._changed[:] = False
@@ -210,7 +220,7 @@ class Table:
             for column in self._columns.values():
                 column.make_room(size)
             self._changed, self._is_stored = longer(self._changed, size), longer(self._is_stored, size)
-            self._added = longer(self._added, size)
+            self._groups, self._added = longer(self._groups, size), longer(self._added, size)
 
     @cached_property
     def _by_key(self) -> RowsByKey:
@@ -221,7 +231,8 @@ class Table:
 
     def _in_order(self, places: Array) -> Array:
         """In the order of their addition."""
-        return np.asarray(places[np.argsort(self._added[places], kind="stable")])
+        added = self._added.take(places)
+        return places if bool((added[1:] >= added[:-1]).all()) else np.asarray(places[np.argsort(added, kind="stable")])
 
 
 class RowsByKey:
