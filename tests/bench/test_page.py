@@ -97,6 +97,7 @@ def query(spark: list[float]) -> dict[str, Any]:
 
 
 SHAPES = {
+    "windows": {"fixed": query([1.6, 1.7]), "session": query([2.1, 2.2]), "settings": {"rows": 5}},
     "joins": {"time_bounded": query([9.0, 9.1]), "settings": {"rows": 5}},
     "keyed-state": keyed([11, 12]),
     "semantics": semantics(),

@@ -56,6 +56,19 @@ def bench_keyed_state_command(quick: bool, keys: tuple[int, ...], as_json: bool)
     _measure(bench, quick, as_json, **({"keys": keys} if keys else {}))
 
 
+@bench_group.command("windows")
+@click.option("--quick", is_flag=True, help="Few events, no peers: to see that it works.")
+@click.option(
+    "--kind", "kinds", type=click.Choice(["fixed", "sliding", "session"]), multiple=True, help="May be repeated."
+)
+@JSON
+def bench_windows_command(quick: bool, kinds: tuple[str, ...], as_json: bool) -> None:
+    """Fixed, sliding and session windows per key, exactly-once, compared with Structured Streaming and Bytewax."""
+    from streamwork.bench import windows as bench
+
+    _measure(bench, quick, as_json, **({"kinds": kinds} if kinds else {}))
+
+
 @bench_group.command("joins")
 @click.option("--quick", is_flag=True, help="Few events, no peers: to see that it works.")
 @JSON
