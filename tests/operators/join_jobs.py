@@ -95,6 +95,14 @@ def with_two_tables(parallelism: int = 1) -> Job:
     return job
 
 
+def on_arrival(left: Source, right: Source, out: Path) -> Job:
+    job = Job("arrival", checkpoint_every=0)
+    clicks, purchases = job.source(left, id="left", time="at"), job.source(right, id="right")
+    joined = clicks.join(purchases.table(key="user", id="newest"), key="user", how="left", id="joined")
+    joined.sink(_sink(out, "out"), id="out")
+    return job
+
+
 def _is_large(purchase: Purchase) -> bool:
     return (purchase.price or 0) > 8
 

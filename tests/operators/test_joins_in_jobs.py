@@ -12,6 +12,7 @@ from operators.join_jobs import (
     expected_within,
     found,
     inputs,
+    on_arrival,
     ordered,
     random_rows,
     two_streams,
@@ -19,8 +20,11 @@ from operators.join_jobs import (
     with_table,
     with_two_tables,
     with_windows,
+    written,
 )
-from operators.join_oracle import Oracle, Row, seconds
+from operators.join_oracle import Click, Oracle, Row, seconds
+from sample import run_job
+from streamwork import ListSource
 from streamwork.testing import run
 
 KEYS = (None, "a", "bb", "ccc", "d")
@@ -100,3 +104,18 @@ def test_a_stream_with_itself(duck, seed):
     out = ordered((e.user, seconds(e.at), e.page, seconds(e.left_at), e.left_page) for e in ran.outputs["out"])
     expected = Oracle(duck, twice, partitions).within("inner", 3)
     assert out == ordered(expected), replay("test_a_stream_with_itself", seed)
+
+
+def test_without_event_time_rows_meet_the_table_that_is_there(tmp_path):
+    """The table is restored from a checkpoint; a join on arrival keeps nothing."""
+    outcomes = []
+    rows = [Row("right", 0, "a", 5, 1), Row("right", 0, "a", 3, 2), Row("right", 0, "bb", 1, 3)]
+    for clicks in ([], [Row("left", 0, key, 9, 1) for key in ("a", "bb", "ccc", None)]):
+        job = on_arrival(
+            ListSource([row.event for row in clicks], Click), ListSource([row.event for row in rows]), tmp_path
+        )
+        outcomes.append(run_job(job, tmp_path / "root").started)
+    assert outcomes == ["new", "resumed at checkpoint 1"]
+    found = [(e.user, e.price) for e in written(job, tmp_path)["out"]]
+    assert ordered(found) == ordered([("a", 2.0), ("bb", 3.0), ("ccc", None), (None, None)])
+    assert not (tmp_path / "root" / "arrival" / "state" / "joined").exists()

@@ -19,6 +19,7 @@ from operators.waves import Collector
 from streamwork import CallableSink, Event, Job, ListSource, Lookup, StaticTable, WrongUse
 from streamwork.components import Instance
 from streamwork.components.columns import to_batch
+from streamwork.components.schema import fields_of
 from streamwork.components.table_operator import NEVER, Rows
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.lookup_cache import LookupCache
@@ -135,6 +136,39 @@ def test_a_table_is_a_path_or_in_memory(tmp_path, data):
     orders.join(data, key="customer", id="named").sink(CallableSink(print), id="out")
     ran = run(job, {"orders": [Order(1, 7, None), Order(2, 8, None)]}, partitions=2)
     assert [(e.number, e.name) for e in ran.outputs["out"]] == [(1, "g")]
+
+
+def test_a_column_of_a_file_is_optional_if_it_has_a_null(tmp_path):
+    table = pa.table({"customer": [1, 2], "name": ["a", None], "city": ["x", "y"]})
+    pq.write_table(table, tmp_path / "names.parquet")
+    pq.write_table(table, tmp_path / "plain.parquet", write_statistics=False)
+    known, unknown = (StaticTable(name).placed(tmp_path, ("customer",)) for name in ("names.parquet", "plain.parquet"))
+    assert [name for name, field in fields_of(known.side.event).items() if field.nullable] == ["name"]
+    assert all(field.nullable for field in fields_of(unknown.side.event).values())
+
+
+def test_a_file_that_changes_takes_effect_at_the_next_start(tmp_path):
+    path = tmp_path / "names.parquet"
+    pq.write_table(pa.table({"customer": [1], "name": ["a"]}), path)
+    static = StaticTable(path).placed(tmp_path, ("customer",))
+    ask = pa.record_batch({"customer": [1]})
+    static.open()
+    pq.write_table(pa.table({"customer": [1, 1], "name": ["b", "c"]}), path)
+    assert static.find(ask)[1].column("name").to_pylist() == ["a"]
+    static.open()
+    assert static.find(ask)[1].column("name").to_pylist() == ["b", "c"]
+    pq.write_table(pa.table({"customer": [1, 1], "name": ["b", None]}), path)
+    with pytest.raises(ValueError, match="'name' has nulls.*restart the job"):
+        static.open()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_data_frame_of_spark_is_collected(tmp_path, spark):
+    frame = spark.createDataFrame([(7, "g")], "customer long, name string")
+    static = StaticTable(frame).placed(tmp_path, ("customer",))
+    static.open()
+    assert static.find(pa.record_batch({"customer": [7]}))[1].column("name").to_pylist() == ["g"]
 
 
 def test_columns_keep_their_types():

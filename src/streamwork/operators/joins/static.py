@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -107,13 +107,26 @@ def _collected(data: Any) -> pa.Table:
 
 
 def _schema(path: Path | None, table: pa.Table | None, name: str) -> pa.Schema:
-    """The columns, each nullable if it has a null."""
-    if table is None:
+    """The columns, each nullable if it has a null. Of a path only the footers of its files are read."""
+    if table is not None:
+        nulls = {field.name for field in table.schema if table.column(field.name).null_count}
+        schema = table.schema
+    else:
         assert path is not None
-        table = _read(path, _versions(path), name)
-    return pa.schema(
-        [pa.field(field.name, field.type, table.column(field.name).null_count > 0) for field in table.schema]
-    )
+        dataset = _dataset(path, name)
+        schema, nulls = dataset.schema, {null for fragment in dataset.get_fragments() for null in _nulls(fragment)}
+    return pa.schema([pa.field(field.name, field.type, field.name in nulls) for field in schema])
+
+
+def _nulls(fragment: Any) -> Iterator[str]:
+    """The columns of a Parquet file that have nulls, or may have."""
+    footer = fragment.metadata
+    for group in range(footer.num_row_groups):
+        for number in range(footer.num_columns):
+            column = footer.row_group(group).column(number)
+            found = column.statistics
+            if found is None or not found.has_null_count or found.null_count:
+                yield column.path_in_schema.partition(".")[0]
 
 
 def _versions(path: Path) -> tuple[tuple[str, int, int], ...]:
@@ -124,8 +137,12 @@ def _versions(path: Path) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, versions: tuple[Any, ...], name: str) -> pa.Table:
+    return _dataset(path, name).to_table()
+
+
+def _dataset(path: Path, name: str) -> ds.Dataset:
     try:
-        return ds.dataset(path, format="parquet").to_table()
+        return ds.dataset(path, format="parquet")
     except (OSError, pa.ArrowInvalid) as error:
         raise WrongUse(
             "SW-JOIN-TABLE", f"table {name!r} cannot be read: {error}", "name a Parquet file, or a folder of such files"
