@@ -231,6 +231,9 @@ def test_a_join_that_accepts_more_than_its_table_keeps_is_refused(streams):
 def test_a_bound_that_is_no_duration_is_refused(streams):
     with refused("SW-JOB-SETTING", "'soon' is not a duration"):
         streams.clicks.join(streams.purchases, key="user", within="soon", id="joined")
+    with refused("SW-JOB-SETTING", "longer than event time"):
+        streams.clicks.join(streams.purchases, key="user", within="9999999d", id="joined")
+    streams.clicks.join(streams.purchases, key="user", within="3650000d", id="joined")
 
 
 def test_a_field_of_the_state_clashes_with_the_key():

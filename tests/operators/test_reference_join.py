@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.waves import Collector
-from streamwork import CallableSink, Event, Job, ListSource, Lookup, StaticTable, WrongUse
+from streamwork import CallableSink, Event, Job, ListSource, Lookup, Retry, StaticTable, WrongUse
 from streamwork.components import Instance
 from streamwork.components.columns import to_batch
 from streamwork.components.schema import fields_of
@@ -335,6 +335,28 @@ def test_an_error_of_the_database_is_one_of_the_events_that_need_it(on_error):
     ran = run(job, {"orders": orders_of(1, 13, 2, 13, 3)})
     assert [e.customer for e in ran.outputs["out"]] == [1, 2, 3]
     assert ran.counts["named"]["dropped" if on_error == "drop" else "dead_letters"] == 2
+
+
+class Flaky:
+    """A service that answers every third call."""
+
+    calls = 0
+
+    def __call__(self, keys: Any) -> list[Customer]:
+        Flaky.calls += 1
+        if Flaky.calls % 3:
+            raise ConnectionError("no answer")
+        return [Customer(key, "n") for key in keys]
+
+
+def test_a_lookup_is_retried_in_place():
+    job = Job("named")
+    orders = job.source(ListSource([], Order), id="orders")
+    lookup = Lookup(Customer, key="customer", fetch=Flaky())
+    joined = orders.join(lookup, key="customer", on_error=Retry(times=5, then="drop"), id="named")
+    joined.sink(CallableSink(print), id="out")
+    ran = run(job, {"orders": orders_of(1, 2, 3, 4)}, epoch_events=4)
+    assert [(e.customer, e.name) for e in ran.outputs["out"]] == [(1, "n"), (2, "n"), (3, "n"), (4, "n")]
 
 
 def test_a_connection_that_has_failed_is_opened_again():

@@ -7,6 +7,8 @@ import re
 from streamwork.errors import WrongUse
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)?")
+LONGEST = 9999 * 366 * 86_400 * 1_000_000
+"""Microseconds. Twice that, added to any time, is an int64."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -24,4 +26,7 @@ def seconds(duration: str | float) -> float:
 
 def duration_in_microseconds(duration: str | float) -> int:
     """A duration in whole microseconds, as windows and joins compare event times."""
-    return round(seconds(duration) * 1_000_000)
+    found = round(seconds(duration) * 1_000_000)
+    if found > LONGEST:
+        raise WrongUse("SW-JOB-SETTING", f"{duration!r} is longer than event time is", "use at most 9999 years")
+    return found
