@@ -8,6 +8,8 @@ A test is quick unless it says otherwise, at its own place:
     pytest.param(..., marks=SLOW)            this case is
     @pytest.mark.parametrize(NAMES, quick_few(CELLS, met))    all cases are but a few, which meet everything the others do
 
+A test of Hypothesis is in both tiers unless it says otherwise: the quick one runs a part of its examples.
+
 `pytest FILE` runs both tiers of a file; `--tier quick` and `--tier rest` choose one.
 """
 
@@ -18,10 +20,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
+import hypothesis
 import pytest
 
 TIERS = ("quick", "rest", "all")
 SLOW = pytest.mark.slow
+FEW_EXAMPLES = 5
 Cell = TypeVar("Cell")
 
 
@@ -44,6 +48,26 @@ def _fits(item: pytest.Item, node: pytest.Item | pytest.Collector, marker: pytes
 
 def _values(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def tiers_of(item: pytest.Item) -> set[str]:
+    if is_slow(item):
+        return {"rest"}
+    return {"quick", "rest"} if is_property(item) else {"quick"}
+
+
+def is_property(item: pytest.Item) -> bool:
+    """Does Hypothesis make the examples of this test?"""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
+
+def run_fewer_examples(test: Any) -> None:
+    """Let a test of Hypothesis run a quarter of its examples, and not fewer than a few."""
+    given: hypothesis.settings = (
+        test._hypothesis_internal_use_settings
+    )  # there is no other way to change them afterwards
+    fewer = max(min(FEW_EXAMPLES, given.max_examples), given.max_examples // 4)
+    test._hypothesis_internal_use_settings = hypothesis.settings(given, max_examples=fewer)
 
 
 def pairs(*levels: Hashable) -> set[tuple[Hashable, ...]]:
@@ -100,14 +124,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Tests with the longest time limits start first, so that none of them is the last to end. Those on Spark are next to each other:
     one of two workers has them all as long as the other has work of its own, and only one JVM is started.
     """
-    slow = {item: is_slow(item) for item in items}
+    tiers = {item: tiers_of(item) for item in items}
     config.stash[FOUND] = found = {}
     for item in items:
-        found.setdefault((item.path, getattr(item, "originalname", item.name)), set()).add(
-            "rest" if slow[item] else "quick"
-        )
+        found.setdefault((item.path, getattr(item, "originalname", item.name)), set()).update(tiers[item])
     tier = config.getoption("tier")
-    left = [item for item in items if tier != "all" and slow[item] is (tier == "quick")]
+    left = [item for item in items if tier != "all" and tier not in tiers[item]]
+    if tier == "quick":
+        for test in {item.obj for item in items if is_property(item)}:  # type: ignore[attr-defined]
+            run_fewer_examples(test)
     config.stash[LEFT] = len(left)
     config.hook.pytest_deselected(items=left)
     dropped = set(left)
