@@ -166,7 +166,20 @@ PROPERTIES = """
 import pytest
 from hypothesis import given, settings, strategies as st
 
-ran = {"default": 0, "few": 0, "many": 0, "slow": 0}
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+ran = {"default": 0, "few": 0, "many": 0, "slow": 0, "machine": 0}
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        ran["machine"] += 1
+
+    @rule()
+    def step(self): ...
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=40, stateful_step_count=2, database=None)
 
 @given(st.integers())
 def test_default(number):
@@ -178,10 +191,11 @@ def test_default(number):
 def test_few(twice, number):
     ran["few"] += 1
 
-@settings(max_examples=400, database=None)
-@given(st.integers())
-def test_many(number):
-    ran["many"] += 1
+class TestMany:
+    @settings(max_examples=400, database=None)
+    @given(number=st.integers())
+    def test_many(self, number):
+        ran["many"] += 1
 
 @pytest.mark.slow
 @settings(max_examples=40, database=None)
@@ -198,12 +212,12 @@ def told():
 
 @pytest.mark.parametrize(
     ("tier", "ran"),
-    [("quick", (25, 6, 100, 0)), ("rest", (100, 6, 400, 40)), ("all", (100, 6, 400, 40))],
+    [("quick", (25, 6, 100, 0, 10)), ("rest", (100, 6, 400, 40, 40)), ("all", (100, 6, 400, 40, 40))],
 )
 def test_the_quick_tier_runs_some_examples_of_each_property(
     run: Any, pytester: pytest.Pytester, tier: str, ran: tuple[int, ...]
 ) -> None:
     pytester.makepyfile(PROPERTIES)
     result = run("--tier", tier, "-s")
-    result.assert_outcomes(passed=4 if tier == "quick" else 5, deselected=1 if tier == "quick" else 0)
-    assert str(dict(zip(("default", "few", "many", "slow"), ran, strict=True))) in result.stdout.str()
+    result.assert_outcomes(passed=5 if tier == "quick" else 6, deselected=1 if tier == "quick" else 0)
+    assert str(dict(zip(("default", "few", "many", "slow", "machine"), ran, strict=True))) in result.stdout.str()

@@ -6,6 +6,7 @@ A test is quick unless it says otherwise, at its own place:
     @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter, or one of a list of values, are;
                                              as `pytestmark`: those of a module
     pytest.param(..., marks=SLOW)            this case is
+    @pytest.mark.parametrize(NAME, quick_every(3, CASES))     two of three cases are
     @pytest.mark.parametrize(NAMES, quick_few(CELLS, met))    all cases are but a few, which meet everything the others do
 
 A test of Hypothesis is in both tiers unless it says otherwise: the quick one runs a part of its examples.
@@ -22,10 +23,13 @@ from typing import Any, TypeVar
 
 import hypothesis
 import pytest
+from _pytest.mark import ParameterSet
 
 TIERS = ("quick", "rest", "all")
 SLOW = pytest.mark.slow
 FEW_EXAMPLES = 5
+_SEEN: set[Any] = set()
+"""Functions and classes whose examples are fewer already: several cases may share one."""
 Cell = TypeVar("Cell")
 
 
@@ -61,13 +65,19 @@ def is_property(item: pytest.Item) -> bool:
     return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
-def run_fewer_examples(test: Any) -> None:
-    """Let a test of Hypothesis run a quarter of its examples, and not fewer than a few."""
-    given: hypothesis.settings = (
-        test._hypothesis_internal_use_settings
-    )  # there is no other way to change them afterwards
+def run_fewer_examples(item: Any) -> None:
+    """Let a test of Hypothesis run a quarter of its examples, and not fewer than a few. A state machine has its settings in its
+    class; those of a function can only be changed where Hypothesis keeps them.
+    """
+    holder, name = item.cls, "settings"
+    if not hasattr(holder, name):
+        holder, name = getattr(item.obj, "__func__", item.obj), "_hypothesis_internal_use_settings"
+    if holder in _SEEN:
+        return
+    _SEEN.add(holder)
+    given = getattr(holder, name)
     fewer = max(min(FEW_EXAMPLES, given.max_examples), given.max_examples // 4)
-    test._hypothesis_internal_use_settings = hypothesis.settings(given, max_examples=fewer)
+    setattr(holder, name, hypothesis.settings(given, max_examples=fewer))
 
 
 def pairs(*levels: Hashable) -> set[tuple[Hashable, ...]]:
@@ -104,6 +114,17 @@ def quick_few(
     ]
 
 
+def quick_every(step: int, cases: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: all cases, but for the first of each `step` marked slow. A tuple is one value."""
+    return [case if number % step == 0 else _slow(case) for number, case in enumerate(cases)]
+
+
+def _slow(case: Any) -> Any:
+    if isinstance(case, ParameterSet):
+        return pytest.param(*case.values, id=case.id, marks=[*case.marks, SLOW])
+    return pytest.param(case, marks=SLOW)
+
+
 # ---- hooks of pytest ------------------------------------------------------------------------------------------------------
 
 LEFT = pytest.StashKey[int]()
@@ -131,8 +152,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tier = config.getoption("tier")
     left = [item for item in items if tier != "all" and tier not in tiers[item]]
     if tier == "quick":
-        for test in {item.obj for item in items if is_property(item)}:  # type: ignore[attr-defined]
-            run_fewer_examples(test)
+        for item in filter(is_property, items):
+            run_fewer_examples(item)
     config.stash[LEFT] = len(left)
     config.hook.pytest_deselected(items=left)
     dropped = set(left)
