@@ -81,7 +81,9 @@ class Instance:
         self.marks: Marks  # of the epoch under way: the events that wait to be retried
         self._counts = False  # True while the chain counts for the epoch under way
         chain.progress = Progress()
-        chain.progress.resume(work.watermarks)
+        idle = [name for name, one in work.idle.items() if one.idle]
+        chain.progress.resume(work.watermarks, idle, work.floor)
+        chain.idling.resume(work.watermarks, work.idle)
 
     def adopt(self, states: dict[str, tuple[FileRef, ...]]) -> None:
         """Name the files as the driver does: it may have put a snapshot in the place of many of them."""
@@ -226,6 +228,8 @@ class Instance:
                 staged.get(node.id),
                 consumed,
                 watermarks=chain.progress.partitions(node.id),
+                idle=chain.idling.stored(node.id, chain.progress),
+                floor=chain.progress.minimum if chain.graph.idles and not chain.reads else None,
                 next_tick=None if wake is None else microseconds(wake),
                 letters=letters.get(node.id),
                 troubles=_troubles(node.id, chain.instance, chain.acks(node.id)),
