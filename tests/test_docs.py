@@ -141,7 +141,16 @@ def test_the_words_of_other_systems_stand_beside_ours() -> None:
     rows = [line.split("|") for line in (REPO / "docs" / "words.md").read_text().splitlines() if line.startswith("|")]
     assert {len(row) for row in rows} == {7}, "Streamwork, Flink, Spark, Kafka Streams, Storm"
     ours = " ".join(row[1] for row in rows)
-    for word in ("executor", "dispatcher", "checkpoint manager", "event-based time", "watermark", "ledger", "Session(", "as_of="):
+    for word in (
+        "executor",
+        "dispatcher",
+        "checkpoint manager",
+        "event-based time",
+        "watermark",
+        "ledger",
+        "Session(",
+        "as_of=",
+    ):
         assert word in ours
 
 

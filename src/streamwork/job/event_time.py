@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from streamwork.components import Event
+from streamwork.components.field_types import FieldType
 from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.node import Input, Node, NodeKind
 
 
-def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> set[str | None]:
-    """The time fields of all sources that a stream comes from; None is among them if one has no event time."""
-    found: set[str | None] = set()
+def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> dict[str, str | None]:
+    """The sources that a stream comes from, and their time fields; None for a source without event time."""
+    found: dict[str, str | None] = {}
     waiting, seen = [one.node for one in inputs], set[str]()
     while waiting:
         node = nodes[waiting.pop()]
@@ -26,7 +27,7 @@ def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> set[st
             continue
         seen.add(node.id)
         if node.kind is NodeKind.SOURCE:
-            found.add(node.time)
+            found[node.id] = node.time
         waiting += [one.node for one in node.inputs]
     return found
 
@@ -36,13 +37,15 @@ def time_field(
 ) -> str:
     """The field that carries event time; `given` if that is not None. `what` names the step in errors."""
     declared = declared_times(nodes, inputs)
-    if None in declared:
-        raise WrongUse(
-            "SW-JOB-TIME",
-            f"{what} goes by event time, but a source that it reads from has none",
-            'declare the field that says when an event happened: job.source(..., time="at")',
-        )
-    name = given if given is not None else next(iter(declared)) if len(declared) == 1 else None
+    for source, time in declared.items():
+        if time is None:
+            raise WrongUse(
+                "SW-JOB-TIME",
+                f"{what} goes by event time, but the source {source!r}, which it reads from, has none",
+                f'declare the field that says when an event happened: job.source(..., id="{source}", time="at")',
+            )
+    times = set(declared.values())
+    name = given if given is not None else next(iter(times)) if len(times) == 1 else None
     known = fields_of(event)
     if name is None or name not in known or not pa.types.is_timestamp(known[name].arrow) or known[name].nullable:
         raise WrongUse(
@@ -50,6 +53,10 @@ def time_field(
             f"{what} goes by event time, but {event.__name__} has no datetime field {name!r} that is always there"
             if name is not None
             else f"{what} goes by event time, but its sources have different time fields",
-            "name the field that carries it: time=...",
+            f"name the field that carries it; datetime fields are: {_datetimes(known)}",
         )
     return name
+
+
+def _datetimes(known: Mapping[str, FieldType]) -> str:
+    return ", ".join(n for n, field in known.items() if pa.types.is_timestamp(field.arrow)) or "none"
