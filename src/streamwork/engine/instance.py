@@ -32,6 +32,7 @@ from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.extent import Extent, Extents
+from streamwork.engine.inlet import gathered, takes_columns
 from streamwork.engine.report import Report
 from streamwork.engine.steps.operator_steps import SourceStep
 from streamwork.engine.steps.staging import Staging
@@ -150,6 +151,8 @@ class Instance:
                     pieces = self.readers[name](partition, start, end)
                 else:
                     pieces = _recognised(name, source, partition, work, source.read(partition, start, end))
+                if self._gathers(name):
+                    pieces = gathered(pieces)
                 for piece in _blamed(name, pieces):
                     for part in self._parts(piece):
                         self.chain.process(name, partition, part)
@@ -197,6 +200,10 @@ class Instance:
             yield piece
             if self._clock() >= until:
                 return
+
+    def _gathers(self, source: str) -> bool:
+        """True if slices are joined: for operators on columns, unless rows are to be visible early."""
+        return self._adaptive is None and takes_columns(self.chain.graph, source)
 
     def _parts(self, piece: Slice) -> Iterable[Slice]:
         return [piece] if self._adaptive is None else self._adaptive.slices(piece)
