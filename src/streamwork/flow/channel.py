@@ -70,15 +70,6 @@ class Watermark:
 
 
 @dataclass(frozen=True)
-class Idle:
-    """All inputs of the sender are idle: it does not hold event time back until it wakes up."""
-
-    epoch: int
-    idle: bool  # False: it wakes up
-    resumed: bool = False  # as in `Watermark`
-
-
-@dataclass(frozen=True)
 class CheckpointEvent:
     """Separates the last event of an epoch from the first of the next, in every channel."""
 
@@ -94,7 +85,7 @@ class Aligned:
     attempts: tuple[str, ...] = ()
 
 
-Item = Data | Watermark | Idle | CheckpointEvent
+Item = Data | Watermark | CheckpointEvent
 
 
 class Bound(NamedTuple):

@@ -1,7 +1,7 @@
 """Event time in a job: which field of a stream's events carries it.
 
-``time=`` is declared at the sources. A window, table or join uses the field of that name, unless it names another one: behind a
-`map`, for example, that renames it.
+``time=`` is declared at the sources. A window, table or join uses that field, as long as the steps before it pass events on
+unchanged. Behind a step that makes new events, such as `map`, it names the field.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.field_types import FieldType
 from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.node import Input, Node, NodeKind
+from streamwork.operators.late import LATE
 
 
-def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> dict[str, str | None]:
-    """The sources that a stream comes from, and their time fields; None for a source without event time."""
-    found: dict[str, str | None] = {}
+def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> set[str | None]:
+    """The time fields of all sources that a stream comes from; None is among them if one has no event time."""
+    found: set[str | None] = set()
     waiting, seen = [one.node for one in inputs], set[str]()
     while waiting:
         node = nodes[waiting.pop()]
@@ -27,7 +27,7 @@ def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> dict[s
             continue
         seen.add(node.id)
         if node.kind is NodeKind.SOURCE:
-            found[node.id] = node.time
+            found.add(node.time)
         waiting += [one.node for one in node.inputs]
     return found
 
@@ -37,26 +37,40 @@ def time_field(
 ) -> str:
     """The field that carries event time; `given` if that is not None. `what` names the step in errors."""
     declared = declared_times(nodes, inputs)
-    for source, time in declared.items():
-        if time is None:
-            raise WrongUse(
-                "SW-JOB-TIME",
-                f"{what} goes by event time, but the source {source!r}, which it reads from, has none",
-                f'declare the field that says when an event happened: job.source(..., id="{source}", time="at")',
-            )
-    times = set(declared.values())
-    name = given if given is not None else next(iter(times)) if len(times) == 1 else None
-    known = fields_of(event)
-    if name is None or name not in known or not pa.types.is_timestamp(known[name].arrow) or known[name].nullable:
+    if None in declared:
         raise WrongUse(
             "SW-JOB-TIME",
-            f"{what} goes by event time, but {event.__name__} has no datetime field {name!r} that is always there"
-            if name is not None
-            else f"{what} goes by event time, but its sources have different time fields",
-            f"name the field that carries it; datetime fields are: {_datetimes(known)}",
+            f"{what} goes by event time, but a source that it reads from has none",
+            'declare the field that says when an event happened: job.source(..., time="at")',
+        )
+    name = given if given is not None else _carried(nodes, inputs)
+    if name is None:
+        raise WrongUse(
+            "SW-JOB-TIME",
+            f"{what} goes by event time, but its sources have different time fields"
+            if len(declared) > 1
+            else f"{what} goes by event time, but a step before it makes new events",
+            "name the field that carries it: time=...",
+        )
+    known = fields_of(event)
+    if name not in known or not pa.types.is_timestamp(known[name].arrow) or known[name].nullable:
+        raise WrongUse(
+            "SW-JOB-TIME",
+            f"{what} goes by event time, but {event.__name__} has no datetime field {name!r} that is always there",
+            "name the field that carries it: time=...",
         )
     return name
 
 
-def _datetimes(known: Mapping[str, FieldType]) -> str:
-    return ", ".join(n for n, field in known.items() if pa.types.is_timestamp(field.arrow)) or "none"
+def _carried(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> str | None:
+    """The time field of the sources, if all steps in between pass events on unchanged; late events are, but for fields behind."""
+    found: set[str | None] = set()
+    for one in inputs:
+        node = nodes[one.node]
+        if node.kind is NodeKind.SOURCE:
+            found.add(node.time)
+        elif getattr(node.component, "preserves_events", False) or (one.channel == LATE and len(node.ports) == 1):
+            found.add(_carried(nodes, node.inputs))
+        else:
+            found.add(None)
+    return found.pop() if len(found) == 1 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from streamwork.operators.windows import Window
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
+EXAMPLES = int(os.environ.get("WINDOW_EXAMPLES", "2"))
+"""Random cases of each test. `test_more_cases` runs all tests again with more."""
 
 
 class Seen(Event):
@@ -202,7 +205,7 @@ class Oracle:
 
     def running(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """(number of the event, key, window start, aggregates so far) of each event and window; not for sessions."""
-        chosen = ", ".join(f"{SQL[name]} over w" for name in names)
+        chosen = ", ".join(f"{_over(SQL[name])}" for name in names)
         return self._db.execute(
             f"select number, key, ws, {chosen} from ({self._windows()}) window w as (partition by key, ws, we order by "
             "row rows between unbounded preceding and current row)"
@@ -221,3 +224,9 @@ class Oracle:
         return self._db.execute(
             f"select number, (mark - ({chance})) / 1e6 from judged where {chance} <= mark"
         ).fetchall()
+
+
+def _over(sql: str) -> str:
+    """An aggregate over the window w; a cast comes behind."""
+    function, _, kind = sql.partition("::")
+    return f"({function} over w)::{kind}" if kind else f"{function} over w"
