@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
+# Tests start hundreds of processes: without bytecode each of them would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test test-all test-busy soak bench faults lint model lock clean
 
 help:  ## list the commands
@@ -39,15 +42,14 @@ $(ARCHIVE): $(STAMP)
 	@touch $@
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
-test: $(STAMP)  ## lint, then the quick tests: every promise is touched (about 7 minutes)
-	@$(MAKE) --no-print-directory --jobs 2 lint $(ARCHIVE)
+test: lint  ## lint, then the quick tests: every promise is touched (about 7 minutes)
 	$(PYTEST) --tier quick
 
 test-all: $(ARCHIVE)  ## the other tests: all cells of the fault matrix, kills on Spark, a cluster (about 15 minutes)
 	$(PYTEST) --tier rest
 
 RUNS ?= 3
-test-busy: $(ARCHIVE)  ## the quick tests three times beside a busy loop on each core: none may depend on the time it is given
+test-busy: $(STAMP)  ## the quick tests three times beside a busy loop on each core: none may depend on the time it is given
 	$(BIN)/python tests/busy.py $(RUNS) $(PYTEST) --tier quick
 
 SECONDS ?= 1200

@@ -16,6 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import closed
+from streamwork.epoch import Manifest
+from streamwork.epoch.compactor import Compactor
 from streamwork.hosts.archive import OPTIONS
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_life import forget_spark, how_it_ended, spark_is_gone
@@ -85,6 +87,19 @@ def spark(shared_spark: Callable[[], Any]) -> Iterator[Any]:
         ended = how_it_ended()
         forget_spark()
         pytest.fail(f"the Spark that all tests of this process share died in this test: {ended}")
+
+
+@pytest.fixture
+def prompt_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots are ready before the next epoch is prepared. Else it depends on the machine how many epochs they take."""
+    begin = Compactor.begin
+
+    def wait(self: Compactor, manifest: Manifest) -> None:
+        begin(self, manifest)
+        if self._under_way is not None:
+            self._under_way.result()
+
+    monkeypatch.setattr(Compactor, "begin", wait)
 
 
 @pytest.fixture(params=["local", pytest.param("microbatch", marks=pytest.mark.spark)])

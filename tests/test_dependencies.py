@@ -6,6 +6,8 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Set
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -18,7 +20,8 @@ INSTALLED_WITH_ANOTHER = {
 }
 
 
-def imported(source: Path) -> set[str]:
+@cache
+def imported(source: Path) -> frozenset[str]:
     """The names of the distributions that the modules of a folder import."""
     found: set[str] = set()
     for path in source.rglob("*.py"):
@@ -29,7 +32,7 @@ def imported(source: Path) -> set[str]:
                 found.add((node.module or "").partition(".")[0])
     known = packages_distributions()
     modules = found - sys.stdlib_module_names - {"streamwork", "__future__"}
-    return {normal(known.get(module, [module])[0]) for module in modules}
+    return frozenset(normal(known.get(module, [module])[0]) for module in modules)
 
 
 def normal(name: str) -> str:
@@ -40,7 +43,7 @@ def named(requirements: list[str]) -> set[str]:
     return {normal(re.match(r"[A-Za-z0-9._-]+", one)[0]) for one in requirements}  # type: ignore[index]
 
 
-def unused(project: dict[str, dict[str, list[str]]], used: set[str]) -> set[str]:
+def unused(project: dict[str, dict[str, list[str]]], used: Set[str]) -> set[str]:
     """Extras that bring something that no module imports."""
     return {extra for extra, brings in project["optional-dependencies"].items() if not named(brings) <= used}
 

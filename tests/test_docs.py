@@ -107,9 +107,9 @@ def test_links_lead_somewhere() -> None:
         "delivery",
         "log",
         "operating",
-        "semantics",
+        pytest.param("semantics", marks=pytest.mark.slow),
         pytest.param("sources", marks=[pytest.mark.spark, pytest.mark.slow]),
-        "testing",
+        pytest.param("testing", marks=pytest.mark.slow),
         "writing-jobs",
     ],
 )
@@ -141,10 +141,20 @@ def test_the_words_of_other_systems_stand_beside_ours() -> None:
     rows = [line.split("|") for line in (REPO / "docs" / "words.md").read_text().splitlines() if line.startswith("|")]
     assert {len(row) for row in rows} == {7}, "Streamwork, Flink, Spark, Kafka Streams, Storm"
     ours = " ".join(row[1] for row in rows)
-    for word in ("executor", "dispatcher", "checkpoint manager", "event-based time", "watermark", "ledger"):
+    for word in (
+        "executor",
+        "dispatcher",
+        "checkpoint manager",
+        "event-based time",
+        "watermark",
+        "ledger",
+        "Session(",
+        "as_of=",
+    ):
         assert word in ours
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_log_guide_work_as_written(tmp_path: Path) -> None:
     job = blocks("python")[0].split("class Usage")[0]
     (tmp_path / "transaction.py").write_text(job)

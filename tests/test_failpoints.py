@@ -167,7 +167,7 @@ def test_a_driver_that_is_killed_at_each_step_in_turn_leaves_what_the_next_one_n
     survive(tmp_path, CHAIN, "microbatch")
 
 
-@pytest.mark.slow(failpoint="epochs/prune/1")
+@pytest.mark.slow
 @pytest.mark.parametrize("failpoint", ["epochs/commit/1", "epochs/prune/1"])
 def test_without_the_ledger_the_same_check_fails(tmp_path: Path, failpoint: str) -> None:
     """On the local host, which is quicker; the sink is the same."""

@@ -20,6 +20,7 @@ from streamwork.cli.demo import write_transactions
 
 HERE = Path(__file__).parent
 EVENTS = 200_000
+"""Enough for several kills."""
 DOUBLED = (
     "SELECT count(*) FROM (SELECT card, transactions FROM journal GROUP BY card, transactions HAVING count(*) > 1)"
 )
@@ -61,7 +62,7 @@ class Life:
 def survive(folder: Path, mode: str, ledger: str, kills: int) -> None:
     """Let the job be killed `kills` times, checking after each; then let it finish, and compare with a recompute."""
     rng = random.Random(f"{SEED}/{mode}")
-    write_transactions(folder / "transactions.jsonl", EVENTS)
+    write_transactions(folder / "transactions.jsonl", EVENTS if kills > 1 else EVENTS // 4)
     killed = 0
     while killed < kills:
         life = Life(folder, mode, ledger)

@@ -15,6 +15,7 @@ from source_ends import end_of
 from streamwork import Csv, Job, JsonLines, KeyedOperator, LogSink, LogSource, Parquet, ParquetSink, Record, SqliteSink
 from streamwork.log import EventLog
 from streamwork.world import EPOCH_DIGITS, number_of
+from tiers import quick_every
 
 NUMBERS = [
     "\u00b2" * 12,
@@ -239,7 +240,7 @@ print_json({"name": "caf\\u00e9 \\u4e2d\\u6587 \\U0001f600"})
 """
 
 
-@pytest.mark.parametrize("how", ["run", "json", "python", "draw"])
+@pytest.mark.parametrize("how", quick_every(2, ["run", "python", "json", "draw"]))
 @pytest.mark.proves("a terminal without UTF-8")
 def test_a_terminal_without_utf8(how: str, tmp_path: Path) -> None:
     file = tmp_path / "job.py"

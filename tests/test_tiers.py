@@ -160,3 +160,64 @@ def test_a_marker_that_names_no_parameter_is_an_error(run: Any, pytester: pytest
     result = run("--tier", "quick")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "the marker slow names ['modus'], which is no parameter of the test" in result.stderr.str()
+
+
+PROPERTIES = """
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+ran = {"default": 0, "few": 0, "many": 0, "slow": 0, "machine": 0}
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        ran["machine"] += 1
+
+    @rule()
+    def step(self): ...
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=40, stateful_step_count=2, database=None)
+
+@given(st.integers())
+def test_default(number):
+    ran["default"] += 1
+
+@pytest.mark.parametrize("twice", [1, 2])
+@settings(max_examples=3, database=None)
+@given(number=st.integers())
+def test_few(twice, number):
+    ran["few"] += 1
+
+class TestMany:
+    @settings(max_examples=400, database=None)
+    @given(number=st.integers())
+    def test_many(self, number):
+        ran["many"] += 1
+
+@pytest.mark.slow
+@settings(max_examples=40, database=None)
+@given(st.integers())
+def test_slow(number):
+    ran["slow"] += 1
+
+@pytest.fixture(scope="session", autouse=True)
+def told():
+    yield
+    print(ran)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tier", "ran"),
+    [("quick", (25, 6, 100, 0, 10)), ("rest", (100, 6, 400, 40, 40)), ("all", (100, 6, 400, 40, 40))],
+)
+def test_the_quick_tier_runs_some_examples_of_each_property(
+    run: Any, pytester: pytest.Pytester, tier: str, ran: tuple[int, ...]
+) -> None:
+    pytester.makepyfile(PROPERTIES)
+    result = run("--tier", tier, "-s")
+    result.assert_outcomes(passed=5 if tier == "quick" else 6, deselected=1 if tier == "quick" else 0)
+    assert str(dict(zip(("default", "few", "many", "slow", "machine"), ran, strict=True))) in result.stdout.str()

@@ -286,8 +286,9 @@ def test_the_examples(tmp_path: Path, checker: Checker) -> None:
 
 
 @pytest.mark.slow
-def test_the_guide_to_writing_jobs(tmp_path: Path, checker: Checker) -> None:
-    text = (REPO / "docs" / "writing-jobs.md").read_text()
+@pytest.mark.parametrize("page", ["writing-jobs", "windows", "joins"])
+def test_the_guides(tmp_path: Path, checker: Checker, page: str) -> None:
+    text = (REPO / "docs" / f"{page}.md").read_text()
     program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     assert checker(write(tmp_path / "guide", {"guide.py": program})) == {}
 

@@ -93,6 +93,7 @@ def letters(root: Path, job: str) -> int:
 # ---- an operator's output, as field, key and part of a key ---------------------------------------------------------------
 
 
+@pytest.mark.slow(parallelism=[1, 3])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.proves("the extremes of every type, emitted, as key and as state")
@@ -280,6 +281,7 @@ def test_a_log_takes_no_batch_out_of_range(tmp_path: Path) -> None:
 # ---- sinks ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(parallelism=[1, 3])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("name", KINDS)
 def test_sinks(name: str, parallelism: int, tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ A test is quick unless it says otherwise, at its own place:
     @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter, or one of a list of values, are;
                                              as `pytestmark`: those of a module
     pytest.param(..., marks=SLOW)            this case is
+    @pytest.mark.parametrize(NAME, quick_every(3, CASES))     two of three cases are
     @pytest.mark.parametrize(NAMES, quick_few(CELLS, met))    all cases are but a few, which meet everything the others do
+
+A test of Hypothesis is in both tiers unless it says otherwise: the quick one runs a part of its examples.
 
 `pytest FILE` runs both tiers of a file; `--tier quick` and `--tier rest` choose one.
 """
@@ -18,10 +21,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
+import hypothesis
 import pytest
+from _pytest.mark import ParameterSet
 
 TIERS = ("quick", "rest", "all")
 SLOW = pytest.mark.slow
+FEW_EXAMPLES = 5
+_SEEN: set[Any] = set()
+"""Functions and classes whose examples are fewer already: several cases may share one."""
 Cell = TypeVar("Cell")
 
 
@@ -44,6 +52,32 @@ def _fits(item: pytest.Item, node: pytest.Item | pytest.Collector, marker: pytes
 
 def _values(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def tiers_of(item: pytest.Item) -> set[str]:
+    if is_slow(item):
+        return {"rest"}
+    return {"quick", "rest"} if is_property(item) else {"quick"}
+
+
+def is_property(item: pytest.Item) -> bool:
+    """Does Hypothesis make the examples of this test?"""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
+
+def run_fewer_examples(item: Any) -> None:
+    """Let a test of Hypothesis run a quarter of its examples, and not fewer than a few. A state machine has its settings in its
+    class; those of a function can only be changed where Hypothesis keeps them.
+    """
+    holder, name = item.cls, "settings"
+    if not hasattr(holder, name):
+        holder, name = getattr(item.obj, "__func__", item.obj), "_hypothesis_internal_use_settings"
+    if holder in _SEEN:
+        return
+    _SEEN.add(holder)
+    given = getattr(holder, name)
+    fewer = max(min(FEW_EXAMPLES, given.max_examples), given.max_examples // 4)
+    setattr(holder, name, hypothesis.settings(given, max_examples=fewer))
 
 
 def pairs(*levels: Hashable) -> set[tuple[Hashable, ...]]:
@@ -80,6 +114,17 @@ def quick_few(
     ]
 
 
+def quick_every(step: int, cases: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: all cases, but for the first of each `step` marked slow. A tuple is one value."""
+    return [case if number % step == 0 else _slow(case) for number, case in enumerate(cases)]
+
+
+def _slow(case: Any) -> Any:
+    if isinstance(case, ParameterSet):
+        return pytest.param(*case.values, id=case.id, marks=[*case.marks, SLOW])
+    return pytest.param(case, marks=SLOW)
+
+
 # ---- hooks of pytest ------------------------------------------------------------------------------------------------------
 
 LEFT = pytest.StashKey[int]()
@@ -100,14 +145,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Tests with the longest time limits start first, so that none of them is the last to end. Those on Spark are next to each other:
     one of two workers has them all as long as the other has work of its own, and only one JVM is started.
     """
-    slow = {item: is_slow(item) for item in items}
+    tiers = {item: tiers_of(item) for item in items}
     config.stash[FOUND] = found = {}
     for item in items:
-        found.setdefault((item.path, getattr(item, "originalname", item.name)), set()).add(
-            "rest" if slow[item] else "quick"
-        )
+        found.setdefault((item.path, getattr(item, "originalname", item.name)), set()).update(tiers[item])
     tier = config.getoption("tier")
-    left = [item for item in items if tier != "all" and slow[item] is (tier == "quick")]
+    left = [item for item in items if tier != "all" and tier not in tiers[item]]
+    if tier == "quick":
+        for item in filter(is_property, items):
+            run_fewer_examples(item)
     config.stash[LEFT] = len(left)
     config.hook.pytest_deselected(items=left)
     dropped = set(left)

@@ -277,6 +277,7 @@ def test_a_lost_sink_is_filled_again_if_asked(session: Session) -> None:
     assert session.end() == 0
 
 
+@SLOW
 def test_ctrl_c_while_the_job_is_starting_ends_without_a_traceback(session: Session) -> None:
     session.save("pricing.py", "import time\nopen('loading', 'w').close()\ntime.sleep(600)\n")
     session.start()
@@ -295,6 +296,7 @@ def test_ctrl_c_after_a_mistake_ends_well(session: Session) -> None:
     assert session.end() == 0
 
 
+@SLOW
 def test_a_second_ctrl_c_ends_a_job_that_does_not_stop(session: Session) -> None:
     session.save("sums.py", JOB.replace("state.orders += 1", STUCK))
     session.start()

@@ -375,6 +375,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "delivery.md").read_text()
 PROGRAM = str(Path(sys.executable).parent / "streamwork")
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_runs_and_its_commands_work_as_written(tmp_path: Path) -> None:
     code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
     (commands,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

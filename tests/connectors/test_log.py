@@ -16,8 +16,6 @@ from crashes import Crash, CrashAt
 from sample import Doubling, Payment, Seen, Summing, expected_journal, payments, run_job
 from streamwork import EventLog, Job, LogSink, LogSource, Refused
 from streamwork.components.keys import GROUPS, Key, instance_of
-from streamwork.epoch import Manifest, parts
-from streamwork.epoch.compactor import Compactor
 from streamwork.job import Layout
 from streamwork.log import LogReader, Policy
 
@@ -163,18 +161,9 @@ def test_explain_on_the_command_line(tmp_path: Path) -> None:
     assert not (tmp_path / ".streamwork").exists()
 
 
-class Prompt(Compactor):
-    """Its snapshots are ready before the next epoch is prepared. Else it depends on the machine how many epochs they take."""
-
-    def begin(self, manifest: Manifest) -> None:
-        super().begin(manifest)
-        if self._under_way is not None:
-            self._under_way.result()
-
-
-def test_a_job_keeps_the_log_from_removing_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("prompt_snapshots")
+def test_a_job_keeps_the_log_from_removing_what_it_needs(tmp_path: Path) -> None:
     """Tiny segments and a retention of almost nothing: what some kept checkpoint would read stays, what is older goes."""
-    monkeypatch.setattr(parts, "Compactor", Prompt)
     policy = Policy(segment_bytes=600, retain_bytes=1)
     for events in ([], payments(100)):  # the first run only registers the job with the log
         make_log(tmp_path / "in", events, partitions=1, policy=policy)

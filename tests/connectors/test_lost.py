@@ -91,6 +91,7 @@ def lost_is_refused(kit: Kit, how: str, checkpoints: int, **options: Any) -> Wor
 
 
 @durable
+@pytest.mark.slow(checkpoints=1)
 @pytest.mark.parametrize("checkpoints", [1, 6], ids=["the first checkpoint is kept", "it is gone"])
 @pytest.mark.proves("a sink's target, table or ledger row is missing")
 def test_a_lost_target_is_refused(kit: Kit, checkpoints: int) -> None:
@@ -98,6 +99,7 @@ def test_a_lost_target_is_refused(kit: Kit, checkpoints: int) -> None:
 
 
 @pytest.mark.parametrize("kit", ROWLESS, indirect=True)
+@pytest.mark.slow(checkpoints=1)
 @pytest.mark.parametrize("checkpoints", [1, 6], ids=["the first checkpoint is kept", "it is gone"])
 @pytest.mark.proves("a missing ledger row, with existing rows")
 def test_a_lost_ledger_row_is_refused(kit: Kit, checkpoints: int) -> None:

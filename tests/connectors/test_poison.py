@@ -135,6 +135,7 @@ def test_chunks_that_count_keys_alone_break_the_connection(
 ) -> None:
     monkeypatch.setattr(RedisSink, "_largest", lambda self: 1 << 40)
     monkeypatch.setattr(redis, "CHUNK_BYTES", 1 << 40)
+    monkeypatch.setattr(redis, "RETRIES", 1)
     with pytest.raises(JobFailed, match="SW-SINK-FAILED"):
         many_large_rows(narrow)
 

@@ -21,6 +21,7 @@ from streamwork import Digits, Event, JobFailed, PostgresSink, Refused, RowsReje
 from streamwork.components import PreviewLabel
 from streamwork.connectors import postgres as connector
 from streamwork.connectors.address import SecretsFile
+from tiers import quick_every
 
 append = pytest.mark.parametrize("kit", ["postgres"], indirect=True)
 both = pytest.mark.parametrize("kit", ["postgres", "postgres-upsert"], indirect=True)
@@ -113,7 +114,7 @@ def count(server: PostgresServer) -> Any:
         return db.execute("SELECT count(*) FROM seen").fetchone()
 
 
-@pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.parametrize("kill", quick_every(2, [True, False]))
 def test_a_server_restarted_in_mid_commit(own_server: PostgresServer, kill: bool) -> None:
     sink = opened(own_server)
     sink.commit(entry(1, 0, 2), staged(seen(1, 2)))
@@ -131,6 +132,7 @@ def test_a_server_restarted_in_mid_commit(own_server: PostgresServer, kill: bool
     sink.close()
 
 
+@pytest.mark.slow
 def test_a_server_restarted_between_two_commits_is_not_noticed(own_server: PostgresServer) -> None:
     sink = opened(own_server)
     sink.commit(entry(1, 0, 2), staged(seen(1, 2)))

@@ -13,6 +13,7 @@ from connectors.kits import RedisKit, batch, entry, seen, staged
 from real_servers import RedisServer
 from sample import Seen
 from streamwork import Event, JobFailed, RedisSink, Refused, WrongUse
+from streamwork.connectors import redis as connector
 
 kits = pytest.mark.parametrize("kit", ["redis"], indirect=True)
 
@@ -116,7 +117,8 @@ def test_a_server_killed_in_mid_commit_has_what_it_acknowledged(own_server: Redi
     sink.close()
 
 
-def test_a_server_that_stays_away(own_server: RedisServer) -> None:
+def test_a_server_that_stays_away(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "RETRIES", 1)
     sink: Any = RedisSink(own_server.url, key="card", prefix="seen")
     sink.open(Seen)
     sink.register("u", "s", 1)
@@ -128,6 +130,7 @@ def test_a_server_that_stays_away(own_server: RedisServer) -> None:
 
 @pytest.mark.parametrize("url", ["redis://someone:s3cr%40t@127.0.0.1:1/0", "redis://127.0.0.1:1/0?password=s3cr%40t"])
 def test_the_password_is_shown_nowhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "RETRIES", 1)
     sink: Any = RedisSink(url, key="card", prefix="seen")
     shown = [repr(sink), repr(vars(sink))]
     with pytest.raises(JobFailed, match="SW-SINK-FAILED") as failed:

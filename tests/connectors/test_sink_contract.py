@@ -125,12 +125,14 @@ def test_a_target_has_one_owner(kit: Kit) -> None:
 
 
 @durable
+@pytest.mark.slow(done=False)
 @pytest.mark.parametrize("done", [False, True], ids=["before it", "after it, unanswered"])
 def test_a_death_at_any_operation_of_a_commit(kit: Kit, done: bool) -> None:
     assert checks.death_at_every_step(type(kit), kit, done) >= 3
 
 
 @durable
+@pytest.mark.slow(only_registers=True)
 @pytest.mark.parametrize("only_registers", [True, False], ids=["registers", "goes on"])
 def test_a_newer_driver_registers_at_any_operation_of_a_commit(
     kit: Kit, monkeypatch: pytest.MonkeyPatch, only_registers: bool

@@ -144,6 +144,7 @@ job.source(SOURCES[(here / "which").read_text()](), id="payments", parallelism=1
 """
 
 
+@pytest.mark.slow(which=["list", "polled"])
 @pytest.mark.parametrize(
     ("which", "told"),
     [

@@ -197,6 +197,10 @@ class Timing(KeyedOperator[Item, Count, Item]):
             collector.set_timer(event.at + timedelta(seconds=(0, 1, 5, -3)[kind]))
         elif kind == 5:
             collector.clear_state()
+        elif state.count % 2:
+            collector.delete_timer(event.at + timedelta(seconds=5))
+            collector.delete_timer(event.at + timedelta(seconds=1))
+            collector.set_timer(event.at + timedelta(seconds=1))
         collector.emit(marked(event, f"{self.mark}{state.count}"))
 
     def on_timer(self, key: str, at: datetime, state: Count, collector: Any) -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from engine.one_by_one import Item
 from streamwork import NoState, Record, Rows, StateTable, TableCollector, TableOperator
 from streamwork.components import TimerClock
+from streamwork.components.times import microseconds
 
 
 def marked(batch: pa.RecordBatch, mark: str) -> pa.RecordBatch:
@@ -179,3 +180,31 @@ def items(keys: pa.Array, numbers: pa.Array, times: Any, trace: str) -> pa.Recor
             "trace": pa.array([trace] * len(numbers), pa.string()),
         }
     )
+
+
+class Pulse(Waiting):
+    """Keeps each row until processing time has advanced, then emits it."""
+
+    clocks = frozenset({TimerClock.PROCESSING})
+
+    def apply_rows(
+        self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
+    ) -> None:
+        batch, now = rows.batch, microseconds(collector.now)
+        due = pa.array([now + self.seconds * 1_000_000] * batch.num_rows, pa.int64())
+        places = state.place(pa.record_batch({"key": batch["key"], "place": batch["number"], "due": due}))
+        state.put("number", places, batch["number"].to_numpy())
+
+    def on_time(
+        self,
+        clock: TimerClock,
+        time: int,
+        state: StateTable,
+        tables: Mapping[str, StateTable],
+        collector: TableCollector,
+    ) -> None:
+        assert clock is TimerClock.PROCESSING
+        super().on_time(TimerClock.EVENT, time, state, tables, collector)
+
+    def next_time(self, clock: TimerClock, state: StateTable) -> int | None:
+        return state.earliest("due")

@@ -30,6 +30,7 @@ from streamwork import (
 from streamwork.components.columns import conforming
 from streamwork.engine.steps import batch_steps
 from streamwork.state import files
+from tiers import quick_every
 
 KEYS = ["shop", ("shop", "till")]
 
@@ -63,6 +64,7 @@ def both(tmp_path: Path, mode: str, operators: dict[str, Any], seed: int, **how:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
+@pytest.mark.slow(rows=[1, 65_536])
 @pytest.mark.parametrize("rows", [1, 7, 65_536])
 def test_the_same_as_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Any, rows: int) -> None:
     monkeypatch.setattr(batch_steps.BatchStep, "rows", rows)
@@ -80,7 +82,7 @@ def test_the_same_inside_the_source_and_behind_an_exchange(tmp_path: Path, mode:
     assert by_event == by_batch
 
 
-@pytest.mark.parametrize("memory", ["1B", "5kB", "1GB"])
+@pytest.mark.parametrize("memory", quick_every(3, ["5kB", "1B", "1GB"]))
 def test_the_same_when_the_state_rests_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str) -> None:
     monkeypatch.setattr(files, "EAGER_ROWS", 0)
     monkeypatch.setattr("batch_jobs.Job", lambda name, **kwargs: Job(name, state_memory=memory, **kwargs))

@@ -28,11 +28,12 @@ from streamwork.state import StateFiles, compaction, files, keyed, layer
 from streamwork.state import merge as merging
 from streamwork.state.rows import RowFormat
 from streamwork.world import RealDisk
+from tiers import quick_every
 
 EVENTS = pages(600)
 
 
-@pytest.fixture(params=[300, 5_000])
+@pytest.fixture(params=quick_every(2, [300, 5_000]))
 def limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of a batch, in bytes; and wherever batches are joined, none of several rows is larger."""
     most = int(request.param)

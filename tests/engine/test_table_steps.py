@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +16,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.one_by_one import NONE, START, Item, Marking, Numbering, OneByOne, Reading, Timing, random_items
-from engine.table_jobs import AsOf, Lateness, Newest, Passing, Waiting
+from engine.table_jobs import AsOf, Lateness, Newest, Passing, Pulse, Waiting
 from engine.test_waves import as_singles, pieces_of, results, singly
-from streamwork import Job, ListSource, NoState, Operator, TableOperator, WrongUse, field
+from sample import run_job
+from streamwork import Job, ListSource, NoState, Operator, SqliteSink, TableOperator, WrongUse, field
 from streamwork.engine.chain import Chain
 from streamwork.flow.needs import Needs
 from streamwork.testing import run
+from streamwork.testing.markers import Pause
 
 JUDGING = Needs(watermarks=True)
 
@@ -200,3 +205,28 @@ def test_what_columns_cannot_provide_is_refused() -> None:
         source.apply(Manual("m"), id="a")
     with pytest.raises(WrongUse, match="(?s)SW-OPERATOR-BATCH.*pure = True"):
         source.apply(Impure("m"), id="b", on_error="drop")
+
+
+@pytest.mark.slow(mode="microbatch")
+def test_processing_time_advances_a_table_operator_when_it_is_due(tmp_path: Path, mode: str) -> None:
+    """The second run plans an epoch for it alone: there is no input."""
+    found = []
+    for _ in range(2):
+        job = Job("pulse", checkpoint_every=0)
+        source = job.source(ListSource(random_items(1, 5), Item), id="in")
+        pulse = source.apply(Pulse("p", seconds=0), key="key", id="pulse")
+        pulse.sink(SqliteSink(tmp_path / "out.db", "t"), id="out")
+        run_job(job, tmp_path / "root", mode)
+        with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+            found.append(sorted(number for (number,) in db.execute("SELECT number FROM t")))
+    assert found == [[], [0, 1, 2, 3, 4]]
+
+
+def test_in_virtual_time_it_is_advanced_by_ticks() -> None:
+    job = Job("pulse", checkpoint_every=0)
+    source = job.source(ListSource([], Item), id="in")
+    source.apply(Pulse("p", seconds=10), key="key", id="pulse").sink(NONE, id="out")
+    events = random_items(1, 6)
+    found = run(job, {"in": [*events[:3], Pause(60), *events[3:]]}, epoch_events=1)
+    emitted = {item.number for item in found.outputs["out"]}
+    assert {0, 1, 2} <= emitted and 5 not in emitted, "those before the pause; the last one is not due"

@@ -18,6 +18,7 @@ from sample import Payment, expected_journal, payments, run_job, summing_job
 from streamwork import Refused, SqliteSink
 from streamwork.components import LedgerEntry
 from streamwork.epoch import Phase
+from tiers import quick_every
 
 EVENTS = payments(60)
 
@@ -56,7 +57,7 @@ def test_every_row_once_after_any_crashes(
     survive(tmp_path_factory.mktemp("life"), crashes, max_events)
 
 
-@pytest.mark.parametrize("steps", range(5 + 2 * 8))
+@pytest.mark.parametrize("steps", quick_every(3, range(5 + 2 * 8)))
 def test_after_each_step_of_the_start_and_of_the_first_two_epochs(tmp_path: Path, steps: int) -> None:
     survive(tmp_path, [steps], max_events=20)
 

@@ -20,8 +20,10 @@ from matrix.targets import LOCAL
 from matrix.world import EVENTS, MORE, RETAIN, World, shorten_chains
 from streamwork import Refused
 from streamwork.world import FileRef
+from tiers import quick_every
 
 every_sink = pytest.mark.parametrize("sinks", LOCAL.values(), ids=LOCAL)
+not_both = pytest.mark.slow(sinks=[sinks for sinks in LOCAL.values() if sinks != LOCAL["SQLite + log"]])
 
 
 pytestmark = pytest.mark.usefixtures("short_chains")
@@ -48,6 +50,7 @@ def goes_on(world: World, spent: int = 0) -> Outcome:
 
 
 @pytest.mark.slow(copies=[("prepared",)])
+@not_both
 @every_sink
 @pytest.mark.parametrize("copies", [("completed",), ("prepared",), ("completed", "prepared")], ids=" and ".join)
 def test_the_newest_manifest_is_damaged(folder: Path, copies: tuple[str, ...], sinks: tuple[str, ...]) -> None:
@@ -100,13 +103,14 @@ def test_a_folder_with_the_name_of_a_manifest_is_passed_over(folder: Path, resti
 
 
 @pytest.mark.slow(how="missing")
+@pytest.mark.parametrize("third", quick_every(3, range(3)))
 @pytest.mark.parametrize("how", ["flipped", "missing"])
-def test_any_one_file_of_the_folder_may_go_bad(folder: Path, resting: World, how: str) -> None:
+def test_any_one_file_of_the_folder_may_go_bad(folder: Path, resting: World, how: str, third: int) -> None:
     """The results are right, or the start is refused and has changed nothing."""
     refused = set()
     paths = [path.relative_to(resting.home) for path in sorted(resting.home.rglob("*")) if path.is_file()]
     assert len(paths) > 25
-    for path in paths:
+    for path in paths[third::3]:
         world = resting.fork(folder / "world")
         damage(world.home / path, how)
         before = world.substance()
@@ -150,7 +154,7 @@ def spoil(path: Path, how: str) -> None:
     make_stale(path) if how == "stale" else damage(path, how)
 
 
-@pytest.mark.slow(how=["truncated", "missing"])
+@pytest.mark.slow(how=[*HOW])
 @pytest.mark.parametrize("how", [*HOW, "stale"])
 def test_any_one_state_file_may_go_bad(folder: Path, resting: World, how: str) -> None:
     newest, _ = resting.newest()
@@ -242,6 +246,7 @@ def staged(world: World, sink: str, epoch: int) -> list[Path]:
     return sorted(world.home.glob(f"outputs/{sink}/{epoch:012d}-*"))
 
 
+@not_both
 @every_sink
 def test_a_staged_output_goes_bad_before_the_first_commit(folder: Path, sinks: tuple[str, ...]) -> None:
     whole = World(folder / "whole", sinks)
@@ -253,7 +258,7 @@ def test_a_staged_output_goes_bad_before_the_first_commit(folder: Path, sinks: t
             assert goes_on(world, spent=5) is OTHER["staged output damaged before the first commit"]
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", quick_every(3, HOW))
 @pytest.mark.parametrize("sinks", [LOCAL["SQLite + log"], LOCAL["log + SQLite, upsert"]], ids=" + ".join)
 def test_a_staged_output_goes_bad_between_two_commits(folder: Path, sinks: tuple[str, ...], how: str) -> None:
     """The first sink is ahead of the only checkpoint that is left."""
@@ -263,7 +268,7 @@ def test_a_staged_output_goes_bad_between_two_commits(folder: Path, sinks: tuple
     assert goes_on(world) is Outcome.CATCHES_UP
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", quick_every(3, HOW))
 @pytest.mark.parametrize("sinks", [LOCAL["SQLite"], LOCAL["log"], LOCAL["SQLite + log"]], ids=" + ".join)
 def test_a_staged_output_goes_bad_under_the_eyes_of_the_driver(folder: Path, sinks: tuple[str, ...], how: str) -> None:
     world = World(folder, sinks)
@@ -278,6 +283,7 @@ def test_a_staged_output_goes_bad_under_the_eyes_of_the_driver(folder: Path, sin
     assert goes_on(world, spent=5) is Outcome.COMPUTES_AGAIN
 
 
+@not_both
 @every_sink
 def test_a_plan_goes_bad_after_a_crash_in_compute(folder: Path, sinks: tuple[str, ...]) -> None:
     whole = World(folder / "whole", sinks)

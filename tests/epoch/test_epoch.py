@@ -25,6 +25,7 @@ from streamwork.testing.clock import VirtualClock
 from streamwork.testing.disk import SimulatedDisk
 from streamwork.testing.memory import MemorySink, Table
 from streamwork.testing.processes import SimulatedProcesses
+from tiers import quick_every
 
 # ---- the transition table ---------------------------------------------------------------------------------------------
 
@@ -335,9 +336,12 @@ def histories(monkeypatch: pytest.MonkeyPatch, seeds: Sequence[int] = SEEDS) -> 
         yield history
 
 
-def test_participants_are_told_of_every_state_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", quick_every(2, [SEEDS[:60], SEEDS[60:]]), ids=["the first", "the others"])
+def test_participants_are_told_of_every_state_in_the_order_of_the_list(
+    monkeypatch: pytest.MonkeyPatch, seeds: Sequence[int]
+) -> None:
     seen: set[str] = set()
-    for seed, history in enumerate(histories(monkeypatch)):
+    for seed, history in zip(seeds, histories(monkeypatch, seeds), strict=True):
         assert not history.differences(), f"seed {seed}"
         seen |= {hook for hooks in history.expected.values() for hook in hooks}
         seen |= {"repeated" for hooks in history.expected.values() if hooks[:2] == ["planned", "planned"]}

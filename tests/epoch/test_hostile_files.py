@@ -197,7 +197,7 @@ def attempts(lived: World, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: 
         yield what, touched
 
 
-@pytest.mark.slow(kind=["manifest", "plan", "fence", "request", "mark"])
+@pytest.mark.slow(kind=[*KINDS, *ROWS][1:-1])
 @pytest.mark.parametrize("kind", [*KINDS, *ROWS])
 @pytest.mark.proves("any text in a file of the job's folder replaced by a path that leads outside")
 def test_no_text_in_a_file_leads_outside(

@@ -12,6 +12,7 @@ from epoch.test_crashes import check
 from sample import payments, run_job, summing_job
 from streamwork.epoch import Phase
 from streamwork.hosts.local import LocalHost
+from tiers import quick_every
 
 EVENTS = payments(60)
 
@@ -46,7 +47,7 @@ def test_the_next_epoch_is_planned_when_one_is_prepared(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("overlapping")
-@pytest.mark.parametrize("steps", range(5 + 3 * 8))
+@pytest.mark.parametrize("steps", quick_every(3, range(5 + 3 * 8)))
 def test_a_crash_after_any_step(tmp_path: Path, steps: int) -> None:
     for watcher in (Steps(steps), Steps(steps), Steps()):
         try:

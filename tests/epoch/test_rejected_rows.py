@@ -31,6 +31,7 @@ from streamwork.epoch.effects import Effects
 from streamwork.epoch.rejected import sift
 from streamwork.hosts.local import LocalHost
 from streamwork.world import Disk, RealDisk
+from tiers import quick_every
 
 Row = tuple[str, int, int]
 PICKY = "CHECK (total % 5 <> 3)"
@@ -121,7 +122,7 @@ def test_a_job_that_stopped_at_a_row_may_go_on_without_it(folder: Path) -> None:
 # ---- dead letters, and rows that are dropped ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+@pytest.mark.parametrize("point", quick_every(4, POINTS), ids=lambda point: point.name)
 def test_exactly_the_refused_rows_are_dead_letters_wherever_the_job_breaks(folder: Path, point: Point) -> None:
     world = picky_world(folder, "dead-letter")
     world.live(EVENTS, list(point.faults())[-1])
@@ -148,7 +149,7 @@ LETTER_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("nth", quick_every(3, [1, 2, 3]))
 @pytest.mark.parametrize("fault", LETTER_FAULTS, ids=lambda fault: f"{fault.at}-{fault.dead}")
 def test_dead_letters_are_written_once_also_if_that_is_where_it_breaks(folder: Path, fault: Fault, nth: int) -> None:
     world = picky_world(folder, "dead-letter")

@@ -69,7 +69,7 @@ def seeds(quick: int) -> list[Any]:
     return [pytest.param(range(quick), id="the first"), pytest.param(others, id="the others", marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("seeds", seeds(80))
+@pytest.mark.parametrize("seeds", seeds(60))
 @pytest.mark.timeout(3600)
 @pytest.mark.proves(
     "two drivers in any interleaving, with crashes, damage and lost commits",
@@ -90,7 +90,7 @@ def test_exactly_once_whatever_happens(seeds: Sequence[int]) -> None:
         assert refused < often, "a walk that refuses proves little"
 
 
-@pytest.mark.parametrize("seeds", seeds(40))
+@pytest.mark.parametrize("seeds", seeds(30))
 @pytest.mark.timeout(3600)
 @pytest.mark.proves("drivers that read by plan and by report in turns, with crashes and damage")
 def test_exactly_once_when_slices_end_by_report(seeds: Sequence[int]) -> None:
@@ -162,11 +162,11 @@ def without_live_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     "remove",
     [
         without_fence,
-        without_roll_forward,
+        pytest.param(without_roll_forward, marks=pytest.mark.slow),
         pytest.param(without_limits, marks=pytest.mark.slow),
         without_offers,
-        without_anchor,
-        without_live_writers,
+        pytest.param(without_anchor, marks=pytest.mark.slow),
+        pytest.param(without_live_writers, marks=pytest.mark.slow),
     ],
 )
 def test_without_a_guard(monkeypatch: pytest.MonkeyPatch, remove: Any) -> None:
@@ -241,8 +241,8 @@ def inbox_files_of_higher_fences(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(Kind.LETTERS, letters_that_are_not_set_aside, marks=pytest.mark.slow),
         pytest.param(Kind.LETTERS, letters_that_are_not_recognised, marks=pytest.mark.slow),
         (Kind.ACKNOWLEDGING, inbox_files_that_are_not_adopted),
-        (Kind.ACKNOWLEDGING, inbox_files_removed_before_the_checkpoint),
-        (Kind.ACKNOWLEDGING, inbox_files_removed_by_a_driver_that_lost_its_job),
+        pytest.param(Kind.ACKNOWLEDGING, inbox_files_removed_before_the_checkpoint, marks=pytest.mark.slow),
+        pytest.param(Kind.ACKNOWLEDGING, inbox_files_removed_by_a_driver_that_lost_its_job, marks=pytest.mark.slow),
         (Kind.ACKNOWLEDGING, inbox_files_of_higher_fences),
     ],
 )

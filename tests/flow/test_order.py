@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from sample import run_job
 from streamwork import Job, SqliteSink, Stream
 from streamwork.flow import routing
 from streamwork.testing import run
+from tiers import quick_every
 
 NONE = SqliteSink("never-opened.db", "t")
 SEEDS, QUICK = 150, 15
@@ -100,20 +101,25 @@ def test_order_holds_on_spark(seed: int, tmp_path: Path, spark: Any) -> None:
     check_outputs(built.promises, outputs)
 
 
-def test_a_step_between_a_source_of_one_instance_and_a_keyed_operator_keeps_the_order() -> None:
+some_seeds = pytest.mark.parametrize("seeds", quick_every(2, [range(7), range(7, 20)]), ids=["the first", "the others"])
+
+
+@some_seeds
+def test_a_step_between_a_source_of_one_instance_and_a_keyed_operator_keeps_the_order(seeds: Sequence[int]) -> None:
     job = Job("alerts", parallelism=3)
     passed = job.source(Parts("in", 1, 200, 50), id="in", parallelism=1).apply(Passing("step"), id="step")
     passed.apply(Keyed("keyed", ("a",)), key="a", id="keyed").channel("seen").sink(NONE, id="seen-keyed")
-    for seed in range(20):
+    for seed in seeds:
         check({("keyed", ">step"): True}, run(job, seed=seed).outputs["seen-keyed"], [])
 
 
-def test_behind_a_re_keying_the_order_of_each_sending_instance_holds() -> None:
+@some_seeds
+def test_behind_a_re_keying_the_order_of_each_sending_instance_holds(seeds: Sequence[int]) -> None:
     job = Job("again", parallelism=2)
     first = job.source(Parts("in", 1, 200, 50), id="in").apply(Keyed("first", ("a",)), key="a", id="first")
     first.apply(Keyed("again", ("b",)), key="b", id="again").channel("seen").sink(NONE, id="seen-again")
     lost = 0
-    for seed in range(20):
+    for seed in seeds:
         seen = run(job, seed=seed).outputs["seen-again"]
         check({}, seen, [])
         try:
@@ -142,7 +148,7 @@ def test_events_that_are_spread_without_a_grouping_would_be_noticed(monkeypatch:
 
     def violated() -> int:
         found = 0
-        for seed in range(10):
+        for seed in range(4):
             try:
                 check(promises, run(job, seed=seed).outputs["seen-last"], [])
             except AssertionError:

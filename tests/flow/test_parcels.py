@@ -24,12 +24,13 @@ from streamwork.engine.extent import Extent
 from streamwork.epoch.agreement import disagreement
 from streamwork.flow import outlet
 from streamwork.flow.batch import Batch
-from streamwork.flow.channel import Advances, CheckpointEvent, Data, Part, Watermark
+from streamwork.flow.channel import Advances, CheckpointEvent, Data, Idle, Part, Watermark
 from streamwork.flow.inlet import Inlet
 from streamwork.flow.outlet import Outlet
 from streamwork.flow.parcel import Wire
 from streamwork.job import Input, Layout
 from streamwork.world import FileRef, RealDisk
+from tiers import quick_every
 
 NONE = SqliteSink("never-opened.db", "t")
 UP, DOWN = (0, 0), (1, 0)
@@ -219,7 +220,7 @@ def connected(kind: type[Event], operator: Any) -> tuple[Wire, Layout]:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", quick_every(3, range(20)))
 def test_items_come_out_as_they_went_in(monkeypatch: pytest.MonkeyPatch, seed: int, ordered: bool) -> None:
     """Where events carry moments, the order of all events and advances is kept; else that of each way."""
     rng = random.Random(seed)
@@ -285,6 +286,20 @@ def flat(items: Iterable[Any]) -> Iterable[Any]:
             for place, (moment, time) in enumerate(zip(*item.advances, strict=True))
         ]
         yield from (one for _, one in sorted(found, key=lambda pair: pair[0]))
+
+
+def test_idleness_keeps_its_place_between_events() -> None:
+    wire, layout = connected(Inner, Large())
+    to = (layout.chain_of("one"), 0)
+    out = Outlet(wire, UP, to, "x")
+    some = Data(1, (Part(Input("in"), "one", Batch([Inner("x", [])])),))
+    sent = [Idle(1, True, resumed=True), Idle(1, False), some, Idle(1, True), some]
+    for item in [*sent, CheckpointEvent(1, "x")]:
+        out.send(item)
+    inlet = Inlet(wire, [UP], to)
+    found = [item for parcel in out.ready() for _, item in inlet.unpack(parcel)]
+    assert [one for one in found if isinstance(one, Idle)] == [one for one in sent if isinstance(one, Idle)]
+    assert [type(one) for one in found] == [*map(type, sent), CheckpointEvent]
 
 
 def test_large_events_are_sent_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from source_ends import end_of, latest_of
 from streamwork import Csv, EventLog, Job, JsonLines, ListSource, LogSource, Parquet, SqliteSink, Stream, shuffle
 from streamwork.flow import origins, routing
 from streamwork.testing import run
+from tiers import quick_every
 
 NONE = SqliteSink("never-opened.db", "t")
 Shape = Callable[[Stream], Stream]
@@ -56,7 +57,7 @@ def places(rows: list[Item]) -> Counter[tuple[str, int, str]]:
     return Counter((row.partition, row.offset, row.trace) for row in rows)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", quick_every(3, SHAPES))
 def test_wherever_epochs_are_cut_events_go_the_same_way(shape: str) -> None:
     wanted = places(run(shuffled(shape, 1_000)).outputs["out"])
     shares = Counter(trace[-1] for _, _, trace in wanted.elements())

@@ -214,6 +214,7 @@ def test_now_is_the_time_in_the_plan(tmp_path: Path, mode: str) -> None:
     assert all("clock" not in plan["to"] for plan in plans), "only timers make the clock a part of the position"
 
 
+@pytest.mark.slow(mode="microbatch", operator=StringingMarks)
 @pytest.mark.parametrize("operator", [Stringing, StringingMarks])
 def test_an_epoch_that_is_computed_again_sees_the_same_time(tmp_path: Path, mode: str, operator: Any) -> None:
     """The newest checkpoint is lost, and its sink is ahead: the job catches up, and its state has the times of the rows."""

@@ -156,7 +156,7 @@ def test_an_unbounded_join_of_two_streams_is_refused(streams):
 
 
 def test_event_time_is_needed_for_bounds_and_versions(streams):
-    with refused("SW-JOB-TIME", "goes by event time, but a source that it reads from has none"):
+    with refused("SW-JOB-TIME", "goes by event time, but the source 'timeless', which it reads from, has none"):
         streams.clicks.join(streams.timeless, key="user", within=5, id="joined")
     table = streams.timeless.table(key="user", id="table")
     with refused("SW-JOB-TIME", "join 'joined' goes by event time, but table has none"):

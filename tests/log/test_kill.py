@@ -1,4 +1,4 @@
-"""Fifty writers killed with -9: every acknowledged event is there, in order, once."""
+"""Writers killed with -9: every acknowledged event is there, in order, once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from log import killed_writer
 from streamwork.components import Event
 from streamwork.log import EventLog, LogReader, Policy
-
-LIVES = 50
+from tiers import quick_every
 
 
 class Tick(Event):
@@ -27,7 +27,8 @@ class Tick(Event):
     card: str
 
 
-def test_fifty_killed_writers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lives", quick_every(2, [15, 50]))
+def test_killed_writers(tmp_path: Path, lives: int) -> None:
     rng = random.Random(int(os.environ.get("LOG_KILL_SEED", "0")))
     path = tmp_path / "log"
     EventLog.create(path, Tick, key="card", partitions=2, policy=Policy(segment_bytes=4 << 20)).close()
@@ -36,7 +37,7 @@ def test_fifty_killed_writers(tmp_path: Path) -> None:
         [sys.executable, killed_writer.__file__, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as nursery:
         assert nursery.stdin is not None
-        for life in range(LIVES):
+        for life in range(lives):
             rows = rng.choice([1, 100, 10_000, 100_000])
             nursery.stdin.write(f"{life} {rng.choice(['always', 'interval', 'never'])} {rows}\n")
             nursery.stdin.flush()
@@ -46,8 +47,8 @@ def test_fifty_killed_writers(tmp_path: Path) -> None:
                 torn += len(log.recovered)
                 ends = check(path, life, acknowledged, rows, ends)
         nursery.stdin.close()
-    print(f"{torn} torn tails in {LIVES} lives")
-    assert everything_once(path)
+    print(f"{torn} torn tails in {lives} lives")
+    assert everything_once(path, lives)
 
 
 def one_life(nursery: subprocess.Popen[str], length: float) -> int:
@@ -83,13 +84,13 @@ def check(path: Path, life: int, acknowledged: int, rows: int, starts: dict[int,
     return ends
 
 
-def everything_once(path: Path) -> bool:
+def everything_once(path: Path, lives: int) -> bool:
     reader = LogReader(path, Tick)
     tables = [pa.Table.from_batches(reader.read(partition, 0, end)) for partition, end in reader.ends().items()]
     whole = pa.concat_tables(tables)
     distinct = whole.group_by(["life", "number"]).aggregate([])
     in_order = all(_is_ordered(table) for table in tables)
-    return in_order and len(distinct) == len(whole) and len(pc.unique(whole["life"])) == LIVES
+    return in_order and len(distinct) == len(whole) and len(pc.unique(whole["life"])) == lives
 
 
 def _is_ordered(table: pa.Table) -> bool:

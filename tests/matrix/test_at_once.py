@@ -21,6 +21,7 @@ from matrix.watched import WatchedSource
 from matrix.world import RETAIN, SLICE
 from sample import Payment
 from streamwork import StreamworkError
+from tiers import quick_every
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 every_promise = pytest.mark.parametrize("promise", PROMISES)
@@ -155,7 +156,7 @@ LOST_AT = ["apply *", "about to write *", "rows written to *", "has written *", 
 
 
 @every_promise
-@pytest.mark.parametrize("at", [*LOST_AT, "before create claims/*", "after create claims/*"])
+@pytest.mark.parametrize("at", quick_every(3, [*LOST_AT, "before create claims/*", "after create claims/*"]))
 @pytest.mark.proves("a task lost at any point, and run again")
 def test_a_task_is_lost_and_run_again(folder: Path, at: str, promise: str) -> None:
     if "claims" in at and promise != "at-most-once":
@@ -207,6 +208,7 @@ AFTERWARDS = ["", "told plan *", "has written *", "told prepare *", "told comple
 
 
 @pytest.mark.slow(promise="at-least-once")
+@pytest.mark.slow(on_error="drop")
 @pytest.mark.parametrize("on_error", ["fail", "drop", "dead-letter", None])
 @every_promise
 @pytest.mark.proves("an operator that raises")
@@ -256,7 +258,7 @@ def test_an_event_that_fails_twice_comes_again(folder: Path, at: str) -> None:
 @pytest.mark.slow(promise="acknowledging")
 @pytest.mark.slow(promise="at-least-once")
 @every_promise
-@pytest.mark.parametrize("number", range(11, 300, 41))
+@pytest.mark.parametrize("number", quick_every(2, range(11, 300, 41)))
 @pytest.mark.proves("the disk becomes full at any moment")
 def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int, promise: str) -> None:
     world = world_of(folder, promise, ("journal", "log"))

@@ -21,6 +21,7 @@ from matrix.watched import OPERATORS
 from matrix.world import EVENTS, MORE, RETAIN, SLICE, World
 from sample import Payment, Seen, payments
 from streamwork import KeyedOperator, Record, Refused, StreamworkError
+from tiers import quick_every
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 every_sink = pytest.mark.parametrize("sinks", SINKS.values(), ids=SINKS)
@@ -96,7 +97,7 @@ def finish(world: World) -> None:
 @pytest.mark.slow(operator="sums")
 @pytest.mark.parametrize("operator", ["sums", "timers"])
 @pytest.mark.parametrize("hours", [-1, 1])
-@pytest.mark.parametrize("at", ["told plan *", "told prepare *", "told commit *"])
+@pytest.mark.parametrize("at", quick_every(2, ["told plan *", "told prepare *", "told commit *"]))
 def test_the_clock_may_be_moved_between_two_lives(folder: Path, hours: int, operator: str, at: str) -> None:
     world = World(folder, SINKS["SQLite + log"], operator)
     world.live(EVENTS, Fault(at, 4, dead=True))
@@ -107,7 +108,7 @@ def test_the_clock_may_be_moved_between_two_lives(folder: Path, hours: int, oper
     finish(world)
 
 
-@pytest.mark.parametrize("hours", [-1, 0, 1])
+@pytest.mark.parametrize("hours", quick_every(2, [-1, 0, 1]))
 @pytest.mark.parametrize("count", [1, RETAIN])
 def test_timers_ring_in_the_same_epochs_when_they_are_computed_again(folder: Path, count: int, hours: int) -> None:
     world = World(folder, SINKS["SQLite + log"], "timers")
@@ -157,8 +158,7 @@ def test_without_the_plans_that_hold_the_ticks_nothing_is_guessed(folder: Path, 
 # ---- full disks, bad events, other records --------------------------------------------------------------------------
 
 
-@pytest.mark.slow(number=list(range(7, 500, 29))[1::2])
-@pytest.mark.parametrize("number", range(7, 500, 29))
+@pytest.mark.parametrize("number", quick_every(4, range(7, 500, 29)))
 @pytest.mark.proves("the disk becomes full at any moment")
 def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int) -> None:
     """Whatever is to be written then; and once there is room again the job goes on."""
@@ -172,7 +172,7 @@ def test_a_disk_that_is_full_from_some_moment_on(folder: Path, number: int) -> N
 POISONED = [*EVENTS[:20], Payment("card-1", -1), *EVENTS[20:]]
 
 
-@every_sink
+@pytest.mark.parametrize("sinks", quick_every(4, SINKS.values()), ids=SINKS)
 @pytest.mark.proves("an operator that raises")
 def test_an_event_on_which_the_operator_raises_stops_the_job_before_its_epoch(
     folder: Path, sinks: tuple[str, ...]
@@ -189,7 +189,7 @@ def test_an_event_on_which_the_operator_raises_stops_the_job_before_its_epoch(
 
 @pytest.mark.slow(on_error="drop")
 @pytest.mark.parametrize("on_error", ["drop", "dead-letter"])
-@pytest.mark.parametrize("point", POINTS[::2], ids=lambda point: point.name)
+@pytest.mark.parametrize("point", quick_every(3, POINTS[::2]), ids=lambda point: point.name)
 @pytest.mark.proves("an operator that raises")
 def test_an_event_that_is_given_up_is_given_up_once(folder: Path, point: Point, on_error: str) -> None:
     world = World(folder, SINKS["SQLite + log"])
@@ -219,7 +219,7 @@ class Otherwise(KeyedOperator[Payment, Others, Seen]):
         collector.emit(Seen(event.card, len(state.number), 0))
 
 
-@pytest.mark.parametrize("sinks", LOCAL.values(), ids=LOCAL)
+@pytest.mark.parametrize("sinks", quick_every(4, LOCAL.values()), ids=LOCAL)
 @pytest.mark.parametrize("fault", [None, PREPARED], ids=["at rest", "with an epoch prepared"])
 def test_another_record_is_refused_before_anything_is_written(
     folder: Path, fault: Fault | None, sinks: tuple[str, ...]
@@ -242,14 +242,14 @@ OPERATORS["otherwise"] = lambda world: Otherwise()
 # ---- what cannot be computed again ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+@pytest.mark.parametrize("point", quick_every(3, POINTS), ids=lambda point: point.name)
 @pytest.mark.proves("random operators, any point")
 def test_random_results_agree_wherever_the_job_breaks(folder: Path, point: Point) -> None:
     world = World(folder, SINKS["SQLite + log"], "draws")
     assert crash_and_go_on(world, list(point.faults())[-1], check_agreement, epochs=5) is point.outcome
 
 
-@pytest.mark.parametrize(("before", "fault"), cases(RECOVERY))
+@pytest.mark.parametrize(("before", "fault"), quick_every(3, cases(RECOVERY)))
 def test_random_results_agree_wherever_a_start_breaks(folder: Path, before: Fault, fault: Fault) -> None:
     world = World(folder, SINKS["SQLite + log"], "draws")
     world.live(EVENTS, before)

@@ -14,6 +14,7 @@ from matrix.stories import crash_and_go_on, failure, two_drivers
 from matrix.targets import PREVIEWED
 from matrix.world import EVENTS, MORE, SLICE, World
 from streamwork.connectors.sql_sink import SqlSink
+from tiers import quick_every
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 
@@ -43,7 +44,7 @@ def looking(world: World) -> Callable[[str], None]:
 COMMITTED, UNCOMMITTED = [(name, name) for name in ("read-committed", "read-uncommitted")]
 
 
-@pytest.mark.parametrize(("isolation", "sinks"), [*each([COMMITTED]), *each([UNCOMMITTED], PREVIEWED)])
+@pytest.mark.parametrize(("isolation", "sinks"), quick_every(3, [*each([COMMITTED]), *each([UNCOMMITTED], PREVIEWED)]))
 @pytest.mark.proves("readers check at every step")
 def test_readers_look_at_every_step(folder: Path, isolation: str, sinks: tuple[str, ...]) -> None:
     """While it runs, and while a start rolls forward what was prepared, or computes again what was not."""

@@ -103,6 +103,8 @@ def test_without_the_newest_manifests_a_job_falls_back(
         check(world, MORE)
 
 
+@pytest.mark.slow(size=4 * SLICE)
+@pytest.mark.slow(lost="no plan")
 @pytest.mark.parametrize("lost", ["no plan", "a plan", "every plan"])
 @pytest.mark.parametrize("size", [SLICE, SLICE - 1, 4 * SLICE])
 def test_the_way_back_to_the_sinks_may_be_cut_anew(folder: Path, size: int, lost: str) -> None:

@@ -13,6 +13,7 @@ from matrix.promises import EVENTS, world_of
 from matrix.stories import failure
 from matrix.world import World
 from streamwork.epoch.redelivery import Redelivery
+from tiers import quick_every
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 POINTS = [
@@ -49,7 +50,7 @@ def crash_and_go_on(world: World, at: str) -> set[int]:
     return taken
 
 
-@pytest.mark.parametrize("at", POINTS)
+@pytest.mark.parametrize("at", quick_every(3, POINTS))
 @pytest.mark.proves("a source that cannot be read again, any point")
 def test_what_was_taken_from_a_queue_waits_in_the_inbox(folder: Path, at: str) -> None:
     world = polled_world(folder, "acknowledging")
@@ -59,7 +60,7 @@ def test_what_was_taken_from_a_queue_waits_in_the_inbox(folder: Path, at: str) -
     assert not too_many(world.home, "payments"), "LEFT OVER: inbox"
 
 
-@pytest.mark.parametrize("at", [at for at in POINTS if "inbox" not in at])
+@pytest.mark.parametrize("at", quick_every(3, [at for at in POINTS if "inbox" not in at]))
 def test_at_most_once_loses_what_was_under_way(folder: Path, at: str) -> None:
     world = polled_world(folder, "at-most-once")
     taken = crash_and_go_on(world, at)

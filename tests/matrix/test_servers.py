@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from matrix.promises import PROMISES, world_of
 from matrix.targets import SINKS
 from matrix.world import EVENTS, MORE, SLICE, World
 from streamwork.connectors import postgres
+from tiers import quick_every, quick_few
 
 pytestmark = pytest.mark.usefixtures("short_chains")
 
@@ -37,22 +39,23 @@ def happened(world: World) -> bool:
     return world.on_line is None
 
 
-@pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
-@pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
-@pytest.mark.parametrize("sinks", [SINKS["PostgreSQL"], SINKS["PostgreSQL, upsert"]], ids=" + ".join)
+RESTARTS = list(
+    product(["PostgreSQL", "PostgreSQL, upsert"], ["killed", "stopped"], ["read-committed", "read-uncommitted"])
+)
+
+
+@pytest.mark.parametrize(("sinks", "how", "isolation"), quick_few(RESTARTS, set, "-".join, list))
 @pytest.mark.proves("database restarted in mid commit")
-def test_a_database_is_restarted_in_the_middle_of_a_commit(
-    folder: Path, sinks: tuple[str, ...], kill: bool, isolation: str
-) -> None:
-    world = World(folder, sinks, isolation=isolation)
-    once(world, f"rows written to {sinks[0]}", lambda: targets.server("postgres").restart(kill))
+def test_a_database_is_restarted_in_the_middle_of_a_commit(folder: Path, sinks: str, how: str, isolation: str) -> None:
+    world = World(folder, SINKS[sinks], isolation=isolation)
+    once(world, f"rows written to {SINKS[sinks][0]}", lambda: targets.server("postgres").restart(how == "killed"))
     life = world.live(EVENTS)
     assert happened(world) and life.code == "SW-SINK-FAILED"
     world.live(MORE).survived()
     check(world, MORE)
 
 
-@pytest.mark.parametrize("at", ["told prepare {n}", "told complete {n}"])
+@pytest.mark.parametrize("at", quick_every(2, ["told prepare {n}", "told complete {n}"]))
 def test_a_database_that_is_restarted_between_two_commits_is_not_even_noticed(folder: Path, at: str) -> None:
     world = World(folder, SINKS["PostgreSQL"])
     left = [at.format(n=3)]
@@ -68,7 +71,7 @@ def test_a_database_that_is_restarted_between_two_commits_is_not_even_noticed(fo
     check(world, MORE)
 
 
-@pytest.mark.parametrize("sinks", [SINKS["PostgreSQL"], SINKS["PostgreSQL, upsert"]], ids=" + ".join)
+@pytest.mark.parametrize("sinks", quick_every(2, [SINKS["PostgreSQL"], SINKS["PostgreSQL, upsert"]]), ids=" + ".join)
 @pytest.mark.proves("database's answer to COMMIT lost")
 def test_the_answer_to_a_commit_is_lost(folder: Path, sinks: tuple[str, ...]) -> None:
     """The ledger row tells: nothing is written twice, and the job goes on."""
@@ -93,8 +96,10 @@ def test_without_a_look_at_the_ledger_a_lost_answer_stops_the_job(
     check(world, MORE)
 
 
-@pytest.mark.parametrize("promise", PROMISES)
-@pytest.mark.parametrize("sink", ["items", "cards", "hashes"])
+WRITES = list(product(["items", "cards", "hashes"], PROMISES))
+
+
+@pytest.mark.parametrize(("sink", "promise"), quick_few(WRITES, set, "-".join, list))
 @pytest.mark.proves("server killed in mid write")
 def test_a_server_is_killed_in_the_middle_of_a_write_at_once(folder: Path, sink: str, promise: str) -> None:
     world = world_of(folder, promise, (sink,))

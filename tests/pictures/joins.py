@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import duckdb
+
 from pictures.svg import Picture, TimeAxis
 
 WIDTH, LEFT, RIGHT = 920, 150, 890
@@ -113,7 +115,7 @@ def within(page: Page) -> str:
 def static(page: Page) -> str:
     """Clicks on the left, the static table on the right."""
     left = [(row.user, row.page) for row in page["CLICKS"][1:3]]
-    right = list(zip(*(page["customers"].column(name).to_pylist() for name in ("user", "city")), strict=True))
+    right = duckdb.sql(f"SELECT * FROM {page['customers']}").fetchall()
     pairs = [((row.user, row.page), (row.user, row.city)) for row in page["cities"]]
     return _tables("Clicks and the rows of a static table", ("clicks", left), ("customers, static", right), pairs)
 

@@ -85,6 +85,7 @@ def test_a_job_all_of_whose_epochs_take_too_long_can_be_stopped(tmp_path: Path, 
     assert watcher.abandoned <= 5, "the epoch under way when the end was asked for was the last one"
 
 
+@pytest.mark.slow
 @pytest.mark.proves("more abandoned epochs in a row than the stack is deep")
 def test_abandoned_epochs_do_not_pile_up_on_the_stack(tmp_path: Path) -> None:
     """A thousand in a row are more than Python's stack holds."""

@@ -18,6 +18,7 @@ from streamwork.epoch import Store
 from streamwork.state import StateFiles
 from streamwork.state import sql_views as views_module
 from streamwork.world import RealDisk
+from tiers import quick_every
 
 
 class Bought(Event):
@@ -140,8 +141,9 @@ def abandoned(root: Path) -> None:
         (path.parent / f"{newest + 1:012d}-9-dead.delta.parquet").write_bytes(to_bytes(table))
 
 
+@pytest.mark.slow(parallelism=1)
 @pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", quick_every(2, range(2)))
 @pytest.mark.proves("DuckDB reads the state, epochs were abandoned")
 def test_what_the_views_say_is_the_state(tmp_path: Path, parallelism: int, seed: int) -> None:
     """After runs of many epochs, starts, a crash in an epoch, and leftovers of epochs that never became checkpoints."""

@@ -30,6 +30,7 @@ from streamwork.epoch import Driver, Started
 from streamwork.state import rows
 from streamwork.testing import Advance, Crash, Result, explore, run
 from streamwork.testing.simulation import Guards
+from tiers import quick_every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NONE = SqliteSink("never-opened.db", "t")  # stands for any sink: a simulated run keeps its rows in memory
@@ -191,7 +192,7 @@ random_graphs = given(
 )
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @random_graphs
 def test_state_after_recovery_is_the_fold_of_the_input(**graph: Any) -> None:
     """Each graph under 10 schedules, without a crash and with up to 2."""
@@ -237,7 +238,7 @@ def test_without_a_guard_some_schedule_breaks_it(guards: Guards, job: Job) -> No
     assert any("STREAMWORK_REPLAY=" in note for note in caught.value.__notes__)
 
 
-@pytest.mark.parametrize("seeds", [15, pytest.param(75, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", quick_every(2, [5, 75]))
 def test_a_stateful_operator_under_crashes(seeds: int) -> None:
     job = Job("numbered")
     job.source(ListSource([], Reading), id="readings").apply(Numbering(), id="numbers").sink(NONE, id="out")
@@ -260,7 +261,7 @@ def one_after_another(count: int) -> list[Reading]:
     return [Reading(f"s{place // 8}", reading.value, reading.at) for place, reading in enumerate(readings(count))]
 
 
-@pytest.mark.parametrize("seeds", [15, pytest.param(75, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", quick_every(2, [5, 75]))
 def test_timers_under_crashes(seeds: int) -> None:
     assert [row.sensor for row in run(silence(), {"readings": one_after_another(40)}).outputs["out"]] == [
         "s0",

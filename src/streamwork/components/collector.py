@@ -157,11 +157,12 @@ class KeyedCollector(EventCollector):
 
     def set_timer(self, at: datetime, clock: Literal["event", "processing"] = "event") -> None:
         """Call `on_timer` for this key when that clock reaches `at`. Setting the same timer twice is setting it once."""
-        if at.tzinfo is None:
-            raise ValueError(f"a timer needs a time zone, and {at!r} has none")
-        if not is_time(at):
-            raise ValueError(f"a timer needs a time from year 1 to 9999 in UTC, and {at.isoformat()} is none")
-        self.timers.append(Timer(in_utc(at), TimerClock(clock)))
+        self.timers.append((_timer(at, clock), True))
+        self.asked = True
+
+    def delete_timer(self, at: datetime, clock: Literal["event", "processing"] = "event") -> None:
+        """Delete the timer of this key that was set for `at`. Without such a timer it has no effect."""
+        self.timers.append((_timer(at, clock), False))
         self.asked = True
 
     def clear_state(self) -> None:
@@ -174,6 +175,14 @@ class KeyedCollector(EventCollector):
 
     def forget_wishes(self) -> None:
         """For the engine: drop the requests of the last call, which were carried out or taken back."""
-        self.timers: list[Timer] = []
+        self.timers: list[tuple[Timer, bool]] = []  # in the order of the calls; True: set, False: delete
         self.asked = self.cleared = False
         self.failure = None
+
+
+def _timer(at: datetime, clock: str) -> Timer:
+    if at.tzinfo is None:
+        raise ValueError(f"a timer needs a time zone, and {at!r} has none")
+    if not is_time(at):
+        raise ValueError(f"a timer needs a time from year 1 to 9999 in UTC, and {at.isoformat()} is none")
+    return Timer(in_utc(at), TimerClock(clock))

@@ -28,6 +28,7 @@ CHUNK_BYTES = 4 << 20  # bytes of values per script
 LARGEST = 512 << 20  # maximum bytes of one argument, if the server does not report it (proto-max-bulk-len)
 OWNERS = "streamwork_owners"
 TIMEOUT = 30.0
+RETRIES = 5
 _NONE, _DELETED = b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe"  # in place of the length of a value
 Row = tuple[
     bytes, tuple[bytes | None, ...] | None
@@ -241,7 +242,7 @@ class RedisSink(Sink[E], Generic[E]):
             from redis.retry import Retry
 
             # Every script is idempotent, so a script whose answer was lost is run again.
-            retry = Retry(ExponentialBackoff(cap=1, base=0.05), 5)
+            retry = Retry(ExponentialBackoff(cap=1, base=0.05), RETRIES)
             self._client = redis.Redis.from_url(
                 self.address.whole,
                 retry=retry,

@@ -8,6 +8,7 @@ import msgspec
 
 from streamwork.delivery import Replay
 from streamwork.engine.extent import Extents
+from streamwork.engine.idleness import Idleness
 from streamwork.flow.lineage import lane_of
 from streamwork.world import FileRef
 
@@ -25,6 +26,8 @@ class Assignment(msgspec.Struct, frozen=True):
     states: dict[str, tuple[FileRef, ...]]  # component -> its files at `from`
     marks: dict[str, str] = {}  # source/partition -> what its input is recognised by, where instances write at once
     watermarks: dict[str, int | None] = {}  # source/partition -> event time so far; None where nothing has come yet
+    idle: dict[str, Idleness] = {}  # source/partition -> its idleness, of sources with `idle_after`
+    floor: int | None = None  # the minimum that the instance had come to, where it is not that of the watermarks
     ticks: tuple[int, ...] = ()
     chain: int = 0  # which chain of the layout
     replays: tuple[Replay, ...] = ()  # replayed events, or events from the inbox

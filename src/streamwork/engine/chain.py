@@ -27,6 +27,8 @@ from streamwork.components.operator import reads_watermark
 from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
+from streamwork.engine.ahead import limit_of, taken_out
+from streamwork.engine.idleness import Idling
 from streamwork.engine.routes import BEFORE, OUTBOX, Routes, To
 from streamwork.engine.rows import rows_of
 from streamwork.engine.source_count import SourceCount
@@ -45,7 +47,7 @@ from streamwork.flow.acks import Acks
 from streamwork.flow.batch import Batch, merged
 from streamwork.flow.blame import Blame
 from streamwork.flow.channel import NO_ADVANCES, Advances, Data
-from streamwork.flow.lineage import Array, Lineage, root_of
+from streamwork.flow.lineage import NEVER, Array, Lineage, root_of
 from streamwork.flow.needs import Needs
 from streamwork.flow.origins import origins_of
 from streamwork.flow.progress import Progress, rises
@@ -72,6 +74,8 @@ class Chain:
         }
         self._sources = {node.id: SourceCount() for node in self.nodes if node.kind is NodeKind.SOURCE}
         self.polled = {node.id: SourceStep(node, instance) for node in self.nodes if node in graph.polled}
+        self.reads = bool(self._sources)  # True if it begins with sources
+        self.idling = Idling(node for node in self.nodes if node.kind is NodeKind.SOURCE)
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.now = from_microseconds(0)  # processing time of the epoch under way
         for source in self.polled.values():
@@ -204,10 +208,36 @@ class Chain:
     def tick(self, now: datetime) -> None:
         """Processing time has come to `now`."""
         self.now = now
+        self._do(self._let_idle)
         if self._timed:
             moments = self._plan.routes.behind(np.zeros(1, np.int64))
             advances = Advances(moments, np.array([microseconds(now)]))
             self._do(lambda: self._pass(self._new_wave(advances, self.progress.minimum, TimerClock.PROCESSING)))
+
+    def _let_idle(self) -> None:
+        """Processing time has advanced: partitions may be idle now, and event time advances without them."""
+        before = self.progress.minimum
+        self.idling.tick(microseconds(self.now), self.progress)
+        self._catch_up(before)
+
+    def _catch_up(self, before: int | None) -> None:
+        """The minimum may have risen, though no input has advanced."""
+        after = self.progress.minimum
+        if after is not None and after != before:
+            advances = Advances(self._plan.routes.behind(np.zeros(1, np.int64)), np.array([after]))
+            self._enter([], advances, before)
+
+    def idle(self, channel: str, is_idle: bool) -> None:
+        """All inputs of a sender are idle, or one of them no longer is."""
+        self._do(partial(self._idle, channel, is_idle))
+
+    def _idle(self, channel: str, is_idle: bool) -> None:
+        before = self.progress.minimum
+        if is_idle:
+            self.progress.mark_idle(channel)
+        else:
+            self.progress.wake(channel)
+        self._catch_up(before)
 
     def process(self, source: str, partition: str, piece: Slice) -> None:
         """Events of one source partition, in offset order."""
@@ -296,6 +326,8 @@ class Chain:
     def next_tick(self) -> datetime | None:
         """When the next timer of processing time is due."""
         found = [_next_tick(self._steps[name]) for name in self._timed]
+        idle = self.idling.next_time(self.progress)
+        found.append(None if idle is None else from_microseconds(idle))
         return min((at for at in found if at is not None), default=None)
 
     def close(self) -> None:
@@ -325,22 +357,34 @@ class Chain:
         """Events of a source, which go on behind it or behind a filter that was applied there."""
         rows, times = np.empty(0, np.int64), np.empty(0, np.int64)
         if time is not None and len(batch):
-            if self._walks or self._needs.watermarks:
-                found = times_of(batch.given, time)
+            batch, found, at = self._timed_batch(batch, time, name)
+            self.idling.came(name, microseconds(self.now), self.progress)
+            if found is not None:
                 before, rows = rises(found, self.progress.of(name))
                 times = found[rows]
                 if self._needs.watermarks:
                     kept = batch.lineage or Lineage()
                     batch = Batch(batch.given, Lineage(kept.roots, kept.origins, before))
-            else:
-                at, known = latest(batch.given, time), self.progress.of(name)
-                if known is None or at > known:
-                    rows, times = np.array([len(batch) - 1]), np.array([at])
+            elif len(batch) and ((known := self.progress.of(name)) is None or at > known):
+                rows, times = np.array([len(batch) - 1]), np.array([at])
         watermark, routes = self.progress.minimum, self._plan.routes
         advances = self._advanced(name, rows, times)
         wave = self._new_wave(advances, watermark)
         wave.deliver(behind, {MAIN: routes.begin(behind, batch) if routes.needs_moments(behind) else batch})
         self._pass(wave, advances)
+
+    def _timed_batch(self, batch: Batch, time: str, name: str) -> tuple[Batch, Array | None, int]:
+        """(the events that are not too far ahead, their times where each matters, the latest of these)"""
+        every = self._walks or self._needs.watermarks
+        found = times_of(batch.given, time) if every else None
+        at = latest(batch.given, time) if found is None else int(found.max())
+        node = self.graph[name.partition("/")[0]]
+        if at <= (limit := limit_of(node, microseconds(self.now))):
+            return batch, found, at
+        times = times_of(batch.given, time) if found is None else found
+        kept = taken_out(node, batch, times, limit, self._sources[node.id])
+        times = times[kept]
+        return batch.take(kept), times if every else None, int(times.max(initial=NEVER))
 
     def _receive(self, channel: str, data: Data) -> None:
         rows, after = rows_of(data)

@@ -22,7 +22,7 @@ from streamwork.engine.assignment import Assignment
 from streamwork.engine.instance import Instance
 from streamwork.engine.report import Report
 from streamwork.engine.wave import Leaving
-from streamwork.flow.channel import Advances, Aligned, Channel, CheckpointEvent, Data, Part, Watermark
+from streamwork.flow.channel import Advances, Aligned, Channel, CheckpointEvent, Data, Idle, Part, Watermark
 from streamwork.flow.dispatcher import Dispatcher
 from streamwork.flow.lineage import NEVER
 from streamwork.flow.wiring import Ways
@@ -52,6 +52,7 @@ class Executor:
         self._works: dict[int, Assignment] = {}  # what each epoch brings
         self._reading: Iterator[None] | None = None
         self._sent = NEVER  # the last watermark
+        self._idle = False  # True if the instances downstream know that all inputs are idle
         self._begun = False  # True when something has been processed since the states were restored
         self._closing: Aligned | None = None  # the checkpoint event that waits for an event to be retried
 
@@ -107,9 +108,15 @@ class Executor:
                     chain.progress.resume({choice.name: microseconds(item.at)})
                     self._resume()
                     return
+                if isinstance(item, Idle) and item.resumed and not self._begun:
+                    chain.progress.mark_idle(choice.name)
+                    self._resume()
+                    return
                 self._begun = True
                 if isinstance(item, Data):
                     chain.receive(choice.name, item)
+                elif isinstance(item, Idle):
+                    chain.idle(choice.name, item.idle)
                 else:
                     chain.advance(choice.name, item.at)
                 self._pass_on()
@@ -155,13 +162,22 @@ class Executor:
         self._report(event.epoch, reports)
 
     def _pass_on(self) -> None:
-        outbox = self.instance.chain.outbox
+        outbox, idle = self.instance.chain.outbox, self.instance.chain.progress.all_idle
+        if self._idle and not idle:
+            self._send_idle(False)
         for entry in outbox:
             if isinstance(entry, datetime):
                 self._send_watermark(microseconds(entry))
             else:
                 self._send(entry)
         outbox.clear()
+        if idle and not self._idle:
+            self._send_idle(True)
+
+    def _send_idle(self, idle: bool, resumed: bool = False) -> None:
+        self._idle = idle
+        for channel in self._outputs:
+            channel.send(Idle(self.instance.epoch, idle, resumed))
 
     def _send(self, leaving: Leaving) -> None:
         """Each instance downstream gets its share of the events, and every advance of event time."""
@@ -191,6 +207,8 @@ class Executor:
         now = self.instance.chain.progress.minimum
         if now is not None:
             self._send_watermark(now, resumed=True)
+        if self.instance.chain.progress.all_idle and not self._idle:
+            self._send_idle(True, resumed=True)
 
     def _send_watermark(self, now: int, resumed: bool = False) -> None:
         if now != self._sent:

@@ -32,6 +32,7 @@ from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.extent import Extent, Extents
+from streamwork.engine.inlet import gathered, takes_columns
 from streamwork.engine.report import Report
 from streamwork.engine.steps.operator_steps import SourceStep
 from streamwork.engine.steps.staging import Staging
@@ -81,7 +82,9 @@ class Instance:
         self.marks: Marks  # of the epoch under way: the events that wait to be retried
         self._counts = False  # True while the chain counts for the epoch under way
         chain.progress = Progress()
-        chain.progress.resume(work.watermarks)
+        idle = [name for name, one in work.idle.items() if one.idle]
+        chain.progress.resume(work.watermarks, idle, work.floor)
+        chain.idling.resume(work.watermarks, work.idle)
 
     def adopt(self, states: dict[str, tuple[FileRef, ...]]) -> None:
         """Name the files as the driver does: it may have put a snapshot in the place of many of them."""
@@ -148,6 +151,8 @@ class Instance:
                     pieces = self.readers[name](partition, start, end)
                 else:
                     pieces = _recognised(name, source, partition, work, source.read(partition, start, end))
+                if self._gathers(name):
+                    pieces = gathered(pieces)
                 for piece in _blamed(name, pieces):
                     for part in self._parts(piece):
                         self.chain.process(name, partition, part)
@@ -196,6 +201,10 @@ class Instance:
             if self._clock() >= until:
                 return
 
+    def _gathers(self, source: str) -> bool:
+        """True if slices are joined: for operators on columns, unless rows are to be visible early."""
+        return self._adaptive is None and takes_columns(self.chain.graph, source)
+
     def _parts(self, piece: Slice) -> Iterable[Slice]:
         return [piece] if self._adaptive is None else self._adaptive.slices(piece)
 
@@ -226,6 +235,8 @@ class Instance:
                 staged.get(node.id),
                 consumed,
                 watermarks=chain.progress.partitions(node.id),
+                idle=chain.idling.stored(node.id, chain.progress),
+                floor=chain.progress.minimum if chain.graph.idles and not chain.reads else None,
                 next_tick=None if wake is None else microseconds(wake),
                 letters=letters.get(node.id),
                 troubles=_troubles(node.id, chain.instance, chain.acks(node.id)),

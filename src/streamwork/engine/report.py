@@ -6,6 +6,7 @@ import msgspec
 
 from streamwork.delivery import Trouble
 from streamwork.delivery.counts import Counts
+from streamwork.engine.idleness import Idleness
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
 from streamwork.world import FileRef
 
@@ -21,6 +22,8 @@ class Report(msgspec.Struct, frozen=True):
     staged: FileRef | None = None  # of a sink: the outputs to commit
     consumed: tuple[str, ...] = ()  # the upstream attempts whose output it has seen
     watermarks: dict[str, int] = {}  # of a source: partition -> event time, in microseconds since 1970
+    idle: dict[str, Idleness] = {}  # of a source with `idle_after`: by partition
+    floor: int | None = None  # where partitions may be idle, behind an exchange: the minimum
     next_tick: int | None = None  # when processing time is next waited for
     letters: FileRef | None = None  # events that failed permanently, to be kept as dead letters
     troubles: tuple[Trouble, ...] = ()  # under acknowledging: events that are not done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from streamwork.components import Slice
 
@@ -14,7 +15,7 @@ class SourceCount:
     delivered: int = 0
     dropped: int = 0
     replayed: int = 0
-    letters: list[tuple[str, str]] = field(default_factory=list)
+    letters: list[tuple[Any, str]] = field(default_factory=list)  # input that is no event, as text, or events, and why
     read: dict[str, int] = field(default_factory=dict)  # under acknowledging: events of each partition so far
 
     def add(self, piece: Slice) -> int:

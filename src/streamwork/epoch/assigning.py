@@ -8,7 +8,7 @@ from streamwork.engine import Assignment
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.planner import Planner
-from streamwork.epoch.slices import extents, partition_watermarks
+from streamwork.epoch.slices import extents, floor_of, idleness, partition_watermarks
 from streamwork.job import Layout, Settings
 from streamwork.state import FileChains
 
@@ -39,6 +39,8 @@ class Assigner:
                 extents=(mine := extents(graph, parts, chain.nodes, instance, plan, self._planner.unasked)),
                 marks={} if graph.promise.exactly_once else self._planner.identities.marks(mine),
                 watermarks=partition_watermarks(graph, parts, chain.nodes, instance, parent.watermarks),
+                idle=idleness(graph, parts, chain.nodes, instance, parent.idle or {}),
+                floor=floor_of(graph, parts, chain.nodes, instance, parent.idle or {}, parent.floors or {}),
                 ticks=plan.ticks,
                 states={name: stored[str(instance)] for name, stored in chains.items() if name in chain.nodes},
                 replays=brought.share(chain.nodes, instance),

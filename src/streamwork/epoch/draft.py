@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
+
 from streamwork.components import Position
 from streamwork.delivery.counts import KINDS
+from streamwork.engine.idleness import Idleness
 from streamwork.epoch import reported
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest, SinkPart
@@ -21,6 +24,8 @@ class ManifestDraft:
     known: FileChains  # the state files of the parent, without those that are damaged
     positions: Position
     watermarks: dict[str, int]
+    idle: dict[str, Idleness]
+    floors: dict[str, int]
     counters: dict[str, dict[str, int]]
     components: dict[str, dict[str, tuple[FileRef, ...]]]
     letters: dict[str, dict[str, FileRef]]
@@ -40,6 +45,11 @@ class ManifestDraft:
                 **parent.watermarks,
                 **{f"{r.component}/{part}": at for r in reports for part, at in r.watermarks.items()},
             },
+            idle={
+                **(parent.idle or {}),
+                **{f"{r.component}/{part}": one for r in reports for part, one in r.idle.items()},
+            },
+            floors={**(parent.floors or {}), **reported.floors(reports)},
             counters={node.id: reported.counters(node.id, reports) for node in graph.nodes},
             components={node.id: reported.chains(node.id, reports) for node in graph.stateful},
             letters=reported.letters(reports),
@@ -67,4 +77,6 @@ class ManifestDraft:
             taken=self.taken,
             letters=self.letters,
             watermarks=self.watermarks,
+            idle=self.idle or UNSET,
+            floors=self.floors or UNSET,
         )

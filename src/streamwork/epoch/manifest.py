@@ -13,6 +13,7 @@ from functools import cached_property
 import msgspec
 
 from streamwork.components import Position
+from streamwork.engine.idleness import Idleness
 from streamwork.epoch.sealed import to_bytes
 from streamwork.world import FileRef, check_relative
 
@@ -55,6 +56,10 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     counters: dict[str, dict[str, int]]  # component -> what it counted in this epoch
     fingerprint: str
     watermarks: dict[str, int] = {}
+    idle: dict[str, Idleness] | msgspec.UnsetType = msgspec.UNSET  # by source/partition, of sources with `idle_after`
+    floors: dict[str, int] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # the minimum behind an exchange, by component, where sources idle
     failed: tuple[FileRef, ...] = ()  # under acknowledging: the events that are not done, with their attempts
     taken: tuple[str, ...] = ()  # files of the inbox that it accounts for, as far as they were not removed before
     letters: dict[str, dict[str, FileRef]] = {}  # component -> by whom -> its dead letters

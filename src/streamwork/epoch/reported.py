@@ -17,6 +17,11 @@ def chains(component: str, reports: Sequence[Report]) -> dict[str, tuple[FileRef
     return {str(report.instance): report.state for report in reports if report.component == component}
 
 
+def floors(reports: Sequence[Report]) -> dict[str, int]:
+    """By component, the minimum behind an exchange. Each of its instances has come to the same."""
+    return {report.component: report.floor for report in reports if report.floor is not None}
+
+
 def events(graph: Graph, reports: Sequence[Report]) -> int:
     sources = {node.id for node in graph.sources}
     return sum(report.counters["processed"] for report in reports if report.component in sources)

@@ -9,6 +9,7 @@ from zlib import crc32
 from streamwork.components import Position
 from streamwork.components.source import EVERYTHING
 from streamwork.engine import Extent, Extents
+from streamwork.engine.idleness import Idleness
 from streamwork.epoch.manifest import Plan
 from streamwork.job import Graph, Node
 
@@ -143,6 +144,32 @@ def partition_watermarks(
     read = _read_by(graph, partitions, nodes, instance, Position())
     timed = [f"{node.id}/{partition}" for node, partition in read if node.time is not None]
     return {name: known.get(name) for name in timed}
+
+
+def idleness(
+    graph: Graph, partitions: Partitions, nodes: Collection[str], instance: int, known: Mapping[str, Idleness]
+) -> dict[str, Idleness]:
+    """Of the partitions that an instance reads, as far as they may be idle."""
+    read = _read_by(graph, partitions, nodes, instance, Position())
+    names = [f"{node.id}/{partition}" for node, partition in read if node.idle_after is not None]
+    return {name: known[name] for name in names if name in known}
+
+
+def floor_of(
+    graph: Graph,
+    partitions: Partitions,
+    nodes: Collection[str],
+    instance: int,
+    known: Mapping[str, Idleness],
+    floors: Mapping[str, int],
+) -> int | None:
+    """The minimum that an instance had come to: that of its partitions, wherever they were read; behind an exchange it is the same
+    in all instances.
+    """
+    if any(node.id in nodes for node in graph.sources):
+        mine = idleness(graph, partitions, nodes, instance, known).values()
+        return min((one.floor for one in mine if one.floor is not None), default=None)
+    return max((floors[node] for node in nodes if node in floors), default=None)
 
 
 def _read_by(

@@ -70,6 +70,15 @@ class Watermark:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """All inputs of the sender are idle: it does not hold event time back until it wakes up."""
+
+    epoch: int
+    idle: bool  # False: it wakes up
+    resumed: bool = False  # as in `Watermark`
+
+
+@dataclass(frozen=True)
 class CheckpointEvent:
     """Separates the last event of an epoch from the first of the next, in every channel."""
 
@@ -85,7 +94,7 @@ class Aligned:
     attempts: tuple[str, ...] = ()
 
 
-Item = Data | Watermark | CheckpointEvent
+Item = Data | Watermark | Idle | CheckpointEvent
 
 
 class Bound(NamedTuple):

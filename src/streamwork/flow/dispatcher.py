@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamwork.errors import JobFailed
-from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data, Watermark
+from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data, Idle, Watermark
 
 
 class Dispatcher:
@@ -27,7 +27,7 @@ class Dispatcher:
         blocked = {name for arrived in self._arrived.values() for name in arrived} if self._align else set()
         return [channel for channel in self.inputs if channel.items and channel.name not in blocked]
 
-    def receive(self, channel: Channel) -> Aligned | Data | Watermark | None:
+    def receive(self, channel: Channel) -> Aligned | Data | Watermark | Idle | None:
         """The next item of an input; a checkpoint event only when it has come on all inputs, None until then."""
         item = channel.receive()
         if not isinstance(item, CheckpointEvent):

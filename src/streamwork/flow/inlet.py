@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from streamwork.errors import JobFailed
-from streamwork.flow.channel import Channel, CheckpointEvent, Item
+from streamwork.flow.channel import Channel, CheckpointEvent, Idle, Item
 from streamwork.flow.parcel import Kind, Parcel, Wire
 from streamwork.flow.wiring import Place, channel_name
 
@@ -44,6 +44,9 @@ class Inlet:
         if head.kind is Kind.CHECKPOINT:
             self._complete.add(head.sender)
             yield channel, CheckpointEvent(head.epoch, head.attempt)
+            return
+        if head.kind is Kind.IDLE:
+            yield channel, Idle(head.epoch, head.idle, head.is_resumed)
             return
         for item in self._wire.unpack(head, parcel.content):
             yield channel, item

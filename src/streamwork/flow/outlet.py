@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamwork.flow.channel import Advances, Channel, CheckpointEvent, Data, Item, Watermark
+from streamwork.flow.channel import Advances, Channel, CheckpointEvent, Data, Idle, Item, Watermark
 from streamwork.flow.parcel import Head, Kind, Parcel, Wire
 from streamwork.flow.wiring import Place, channel_name
 
@@ -38,6 +38,10 @@ class Outlet(Channel):
         if isinstance(item, CheckpointEvent):
             self._pack()
             self._ready.append(Parcel(self._head(Kind.CHECKPOINT, item.epoch)))
+            return
+        if isinstance(item, Idle):
+            self._pack()
+            self._ready.append(Parcel(self._head(Kind.IDLE, item.epoch, idle=item.idle, is_resumed=item.resumed)))
             return
         if isinstance(item, Watermark) and item.resumed:
             self._pack()  # it comes before everything else of its parcel

@@ -7,6 +7,7 @@ missing, repeated or early one, and each names the attempt of its sender.
     CHECKPOINT  the checkpoint event: the last parcel of its epoch
     FAILED      the sender has failed: nothing that it has sent counts
     REPORT      to the driver: `Reports`, as JSON
+    IDLE        the sender is idle, or wakes up
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Kind(IntEnum):
     EVENTS = 1
     CHECKPOINT = 2
     REPORT = 3
+    IDLE = 4
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +55,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     advances: int = 0  # how many
     resumed: int | None = None  # a watermark before everything else, where the sender begins
     watermark: int | None = None  # a watermark after everything else
+    idle: bool = False  # of IDLE
+    is_resumed: bool = False  # of IDLE
 
 
 class Parcel(NamedTuple):

@@ -21,17 +21,27 @@ class Progress:
         self._inputs: dict[str, int | None] = {}
         self._idle: set[str] = set()
         self._minimum: int | None = None
+        self._floor: int | None = None
 
     def expect(self, inputs: Iterable[str]) -> None:
         """These inputs bring event time, and hold the minimum back until they have."""
         for name in inputs:
             self._inputs.setdefault(name, None)
-        self._minimum = self._least(self._inputs)
+        self._begin()
 
-    def resume(self, watermarks: Mapping[str, int | None]) -> None:
-        """Go on where a checkpoint has stored the watermarks of inputs; None for an input that had brought none."""
+    def resume(self, watermarks: Mapping[str, int | None], idle: Iterable[str] = (), floor: int | None = None) -> None:
+        """Go on where a checkpoint has stored the watermarks of inputs; None for an input that had brought none. `idle` are those
+        that were idle, `floor` is the minimum then: with inputs that wake up it is not that of their watermarks.
+        """
         self._inputs.update(watermarks)
-        self._minimum = self._least(self._inputs)
+        self._idle.update(idle)
+        self._floor = floor if floor is not None else self._floor
+        self._begin()
+
+    def _begin(self) -> None:
+        found = self._least(self._inputs)
+        known = [at for at in (found, self._floor) if at is not None]
+        self._minimum = max(known, default=None)
 
     def of(self, name: str) -> int | None:
         """The watermark of one input."""
@@ -60,6 +70,18 @@ class Progress:
             minima = np.maximum(minima, self._minimum)
         self._minimum = int(minima[-1])
         return minima
+
+    def wake(self, name: str) -> None:
+        """An input brings something again: it holds the minimum back where it is."""
+        self._idle.discard(name)
+
+    def is_idle(self, name: str) -> bool:
+        return name in self._idle
+
+    @property
+    def all_idle(self) -> bool:
+        """True if every input is idle."""
+        return bool(self._inputs) and self._inputs.keys() <= self._idle
 
     def mark_idle(self, name: str) -> int | None:
         """An input brings nothing for now, and does not hold the minimum back until it advances. Returns the minimum."""

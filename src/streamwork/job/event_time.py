@@ -11,15 +11,16 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from streamwork.components import Event
+from streamwork.components.field_types import FieldType
 from streamwork.components.schema import fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.node import Input, Node, NodeKind
 from streamwork.operators.late import LATE
 
 
-def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> set[str | None]:
-    """The time fields of all sources that a stream comes from; None is among them if one has no event time."""
-    found: set[str | None] = set()
+def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> dict[str, str | None]:
+    """The sources that a stream comes from, and their time fields; None for a source without event time."""
+    found: dict[str, str | None] = {}
     waiting, seen = [one.node for one in inputs], set[str]()
     while waiting:
         node = nodes[waiting.pop()]
@@ -27,7 +28,7 @@ def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> set[st
             continue
         seen.add(node.id)
         if node.kind is NodeKind.SOURCE:
-            found.add(node.time)
+            found[node.id] = node.time
         waiting += [one.node for one in node.inputs]
     return found
 
@@ -37,29 +38,30 @@ def time_field(
 ) -> str:
     """The field that carries event time; `given` if that is not None. `what` names the step in errors."""
     declared = declared_times(nodes, inputs)
-    if None in declared:
-        raise WrongUse(
-            "SW-JOB-TIME",
-            f"{what} goes by event time, but a source that it reads from has none",
-            'declare the field that says when an event happened: job.source(..., time="at")',
-        )
+    for source, time in declared.items():
+        if time is None:
+            raise WrongUse(
+                "SW-JOB-TIME",
+                f"{what} goes by event time, but the source {source!r}, which it reads from, has none",
+                f'declare the field that says when an event happened: job.source(..., id="{source}", time="at")',
+            )
     name = given if given is not None else _carried(nodes, inputs)
-    if name is None:
-        raise WrongUse(
-            "SW-JOB-TIME",
-            f"{what} goes by event time, but its sources have different time fields"
-            if len(declared) > 1
-            else f"{what} goes by event time, but a step before it makes new events",
-            "name the field that carries it: time=...",
-        )
     known = fields_of(event)
-    if name not in known or not pa.types.is_timestamp(known[name].arrow) or known[name].nullable:
+    if name is None or name not in known or not pa.types.is_timestamp(known[name].arrow) or known[name].nullable:
+        why = f"{event.__name__} has no datetime field {name!r} that is always there"
+        if name is None:
+            differ = len(set(declared.values())) > 1
+            why = "its sources have different time fields" if differ else "a step before it makes new events"
         raise WrongUse(
             "SW-JOB-TIME",
-            f"{what} goes by event time, but {event.__name__} has no datetime field {name!r} that is always there",
-            "name the field that carries it: time=...",
+            f"{what} goes by event time, but {why}",
+            f"name the field that carries it; datetime fields are: {_datetimes(known)}",
         )
     return name
+
+
+def _datetimes(known: Mapping[str, FieldType]) -> str:
+    return ", ".join(n for n, field in known.items() if pa.types.is_timestamp(field.arrow)) or "none"
 
 
 def _carried(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> str | None:

@@ -12,7 +12,7 @@ from streamwork.components import Event, OffsetSource, Sink, Source, StatefulSou
 from streamwork.components.operator import names_in_methods
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
-from streamwork.job.node import Input, Node, NodeKind, Port
+from streamwork.job.node import UNLIMITED, Input, Node, NodeKind, Port
 from streamwork.job.semantics import EXACTLY_ONCE, Isolation, Promise, check_operator, check_sink, check_source
 
 
@@ -118,9 +118,14 @@ class Graph:
         return any(node.keeps is not None for node in behind)
 
     @property
+    def idles(self) -> bool:
+        """True if a source has partitions that become idle (`idle_after`)."""
+        return any(node.idle_after is not None for node in self.sources)
+
+    @property
     def uses_timers(self) -> bool:
         """True if some component uses timers, or follows processing time."""
-        return any(
+        return self.idles or any(
             getattr(node.component, "uses_timers", False)
             or TimerClock.PROCESSING in getattr(node.component, "clocks", ())
             for node in self.nodes
@@ -128,9 +133,11 @@ class Graph:
 
     @property
     def reads_clock(self) -> bool:
-        """True if results may depend on processing time: on timers, or on ``collector.now``."""
-        return self.uses_timers or any(
-            names_in_methods(type(node.component), "now") for node in self.of_kind(NodeKind.OPERATOR)
+        """True if results may depend on processing time: on timers, on ``collector.now``, or on how far ahead events may be."""
+        return (
+            self.uses_timers
+            or any(node.max_ahead not in (None, UNLIMITED) for node in self.nodes)
+            or any(names_in_methods(type(node.component), "now") for node in self.of_kind(NodeKind.OPERATOR))
         )
 
     @property

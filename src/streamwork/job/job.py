@@ -16,7 +16,7 @@ from streamwork.components import (
     Source,
     StatefulSource,
 )
-from streamwork.components.duration import seconds
+from streamwork.components.duration import duration_in_microseconds, seconds
 from streamwork.components.operator import isolates_failures
 from streamwork.job import draw
 from streamwork.job.backoff import Backoff
@@ -94,10 +94,19 @@ class Job:
         *,
         id: str,
         time: str | None = None,
+        idle_after: str | float | None = None,
+        max_ahead: str | float | None = None,
         parallelism: int | None = None,
     ) -> Stream[E]:
         """Add a source and return its stream. `time` names the field with the time of an event: it is event time, for timers and
         watermarks.
+
+        `idle_after`: a partition that brings no event for so long, by processing time, no longer holds event time back until its
+        next event. Without it, a silent partition holds it back.
+
+        `max_ahead`: an event whose time is further ahead of processing time does not advance the watermark. The source's `on_error`
+        applies to it, with the error SW-TIME-AHEAD. The default is one day: no clock that is merely wrong, or set to local time, is
+        that far ahead, but a wrong year or unit is.
 
         Without `parallelism=`, a source with offsets has as many instances as the job's parallelism, but no more than it has
         partitions. A `Source` or `StatefulSource` has one; with more, each instance must read its own part of the input
@@ -113,6 +122,8 @@ class Job:
                 keeps=source.record if isinstance(source, StatefulSource) else None,
                 gives=source.event,
                 time=time,
+                idle_after=None if idle_after is None else duration_in_microseconds(idle_after),
+                max_ahead=None if max_ahead is None else duration_in_microseconds(max_ahead),
             ),
             parallelism,
         )

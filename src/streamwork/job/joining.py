@@ -60,7 +60,7 @@ def make_table(
     parallelism: int | None,
 ) -> Table[E]:
     side = Side(id, stream.event, Key.of(stream.event, key).fields)
-    timed = time is not None or None not in declared_times(stream.job._nodes, stream._inputs)
+    timed = time is not None or None not in declared_times(stream.job._nodes, stream._inputs).values()
     if not timed and (duration_in_microseconds(history) or duration_in_microseconds(lateness)):
         raise WrongUse(
             "SW-JOB-TIME",
@@ -211,7 +211,7 @@ class JoinCall:
         """True if rows meet the version that is valid at their time; False if they meet the newest one on arrival."""
         asked = self.as_of or self.time
         absent = [table.side.name for table in tables if table.time is None]
-        has_time = None not in declared_times(self.stream.job._nodes, self.stream._inputs)
+        has_time = None not in declared_times(self.stream.job._nodes, self.stream._inputs).values()
         if asked is not None and (absent or not has_time):
             raise WrongUse(
                 "SW-JOB-TIME",

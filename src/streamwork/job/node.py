@@ -18,6 +18,9 @@ from streamwork.job.names import check_name
 from streamwork.job.retry import Retry
 from streamwork.job.semantics import Isolation
 
+UNLIMITED = 1 << 60
+"""Microseconds of `max_ahead` that no event exceeds."""
+
 
 class NodeKind(Enum):
     SOURCE = "source"
@@ -75,6 +78,12 @@ class Node:
     retry: Retry | None = None  # of an operator: how an event is tried again before `on_error` applies
     isolation: Isolation = Isolation.READ_COMMITTED  # of a sink
     time: str | None = None  # of a source: the field that says when an event happened
+    idle_after: int | None = (
+        None  # of a source: microseconds without events after which a partition is idle; None: never
+    )
+    max_ahead: int | None = (
+        None  # of a source: microseconds that an event may be ahead of processing time; None: the default
+    )
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")
@@ -90,6 +99,12 @@ class Node:
         if getattr(self.component, "start", "stored") not in ("stored", "latest", "earliest"):
             raise WrongUse(
                 "SW-JOB-SETTING", f"{self.id}: start={self.component.start!r}", "use stored, latest or earliest"
+            )
+        if self.time is None and (self.idle_after is not None or self.max_ahead is not None):
+            raise WrongUse(
+                "SW-JOB-TIME",
+                f"{self.id} has idle_after= or max_ahead=, but no event time",
+                "add time=..., or leave it out",
             )
         if self.time is not None:
             known = fields_of(self.gives) if self.gives else {}

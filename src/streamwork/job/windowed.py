@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from streamwork.components import Event, Key
+from streamwork.components.collector import MAIN
 from streamwork.components.duration import duration_in_microseconds
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
@@ -49,6 +50,12 @@ class WindowedStream(Generic[E]):
     emission: Emission
     trigger: Trigger[Any] | None
     id: str
+
+    if not TYPE_CHECKING:  # type checkers would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f": add .aggregate(...) before .{name}(...)" if hasattr(Stream, name) else ""
+            raise AttributeError(f"a window has no {name!r}{hint}")
 
     @classmethod
     def of(
@@ -136,6 +143,8 @@ class WindowResults(Stream[O]):
             if to is not None:
                 check_types(f"to= of channel {name!r}", to, self._late.event, str(self._late._inputs[0]))
             return self._late
+        if self._late is not None and name != MAIN:
+            raise WrongUse("SW-JOB-CHANNEL", f"{self.id} has no channel {name!r}", f"use one of: {MAIN}, {LATE}")
         return super().channel(name) if to is None else super().channel(name, to=to)
 
     def top(

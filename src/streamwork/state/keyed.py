@@ -81,6 +81,13 @@ class KeyedState:
             mine.add(timer)
             heapq.heappush(self._waiting[timer.clock], (timer.at, canonical(key), key))
 
+    def delete_timer(self, key: Any, timer: Timer) -> None:
+        mine = self.timers.get(key)
+        if mine is not None:
+            mine.discard(timer)
+            if not mine:
+                del self.timers[key]
+
     def forget(self, key: Any) -> None:
         self.records.pop(key, None)
         self._recent.discard(key)
@@ -95,7 +102,7 @@ class KeyedState:
             at, _, key = waiting[0]
             if Timer(at, clock) in self.timers.get(key, ()):
                 return at
-            heapq.heappop(waiting)  # of a key that was forgotten
+            heapq.heappop(waiting)  # it was deleted, or its key forgotten
         return None
 
     def pop_due(self, clock: TimerClock, now: datetime) -> tuple[Any, datetime] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from streamwork.errors import WrongUse
 from streamwork.flow.channel import Bound
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph, Job
+from streamwork.job.node import UNLIMITED
 from streamwork.testing.clock import VirtualClock
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk
 from streamwork.testing.memory import MemorySink, Table
@@ -137,7 +138,7 @@ class _Simulation:
             if isinstance(component, AnySource) and epoch_events
         }
         sinks = {name: MemorySink(table, guards.ledger) for name, table in self._tables.items()}
-        self._graph = job.graph(instead={**cut, **scripts, **sinks})
+        self._graph = _unlimited(job.graph(instead={**cut, **scripts, **sinks}))
         self._resumed_at: list[int] = []
         self._story: list[str] = []
         self._processes = SimulatedProcesses()
@@ -228,6 +229,14 @@ class _Crashing(Schedule):
         self.steps += 1
         if self.steps in self._crashes:
             raise DiskCrashed
+
+
+def _unlimited(graph: Graph) -> Graph:
+    """Event times need not be near virtual time: `max_ahead` applies where the job sets it."""
+    timed = [node for node in graph.sources if node.time is not None and node.max_ahead is None]
+    return replace(
+        graph, nodes=tuple(replace(node, max_ahead=UNLIMITED) if node in timed else node for node in graph.nodes)
+    )
 
 
 def _cut(source: Any, size: int) -> Any:

@@ -141,12 +141,15 @@ class KeyedStep(Step):
         self.delivered += delivered
 
     def _carry_out(self, collector: KeyedCollector) -> bool:
-        """Do what the operator requested in one call: forget its key, set timers. True if a timer ends the current stretch."""
+        """Do what the operator requested in one call: forget its key, set and delete timers. True if a timer ends the stretch."""
         collector.check()
         key, rings = collector.key, False
         if collector.cleared:
             self.state.forget(key)
-        for timer in collector.timers:
+        for timer, is_set in collector.timers:
+            if not is_set:
+                self.state.delete_timer(key, timer)
+                continue
             self.state.set_timer(key, timer)
             if key not in self.state.records:
                 assert self.node.keeps is not None

@@ -16,6 +16,7 @@ from streamwork.operators.windows.kinds import Assigner, Fixed, Sliding
 Array = np.ndarray[Any, Any]
 _FAR = -(1 << 61)
 """Watermarks before this are as good as none; a duration can be subtracted without overflow."""
+_MOST = 1 << 62
 _FIRST, _LAST = microseconds(FIRST_TIME), microseconds(LAST_TIME)
 
 
@@ -74,23 +75,30 @@ def expanded(first: Array, last: Array) -> tuple[Array, Array]:
 
 def sessions(keys: Array, starts: Array, ends: Array) -> Groups:
     """The groups of intervals of one key that overlap or touch; numbered by key, then by time. `keys` are numbers from 0 on."""
-    order = np.lexsort((starts, keys))
-    sorted_keys, sorted_starts = keys[order], starts[order]
-    reach = _running_maximum(sorted_keys, ends[order])
-    begins = np.ones(len(order), bool)
-    begins[1:] = (sorted_keys[1:] != sorted_keys[:-1]) | (sorted_starts[1:] > reach[:-1])
-    numbers = np.cumsum(begins) - 1
+    if not len(keys):
+        return Groups(np.empty(0, np.int64), 0)
+    begin, reach = _on_one_line(keys, starts, ends)
+    order = np.argsort(begin)
+    firsts = np.ones(len(order), bool)
+    firsts[1:] = begin[order][1:] > np.maximum.accumulate(reach[order])[:-1]
+    numbers = np.cumsum(firsts) - 1
     codes = np.empty(len(order), np.int64)
     codes[order] = numbers
-    return Groups(codes, int(numbers[-1]) + 1 if len(numbers) else 0)
+    return Groups(codes, int(numbers[-1]) + 1)
 
 
-def _running_maximum(keys: Array, times: Array) -> Array:
-    """The largest time so far, key by key; `keys` ascend. Times are compared by rank, so that a key's offset cannot overflow."""
-    values, ranks = np.unique(times, return_inverse=True)
-    if not len(values):
-        return times
-    return np.asarray(values[np.maximum.accumulate(keys * len(values) + ranks) - keys * len(values)])
+def _on_one_line(keys: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
+    """Starts and ends as numbers, so that each interval of a key is before all intervals of the next key.
+
+    Where such a number would not be an int64, times are replaced by their ranks.
+    """
+    base = int(starts.min())
+    span = int(ends.max()) - base + 1
+    if (int(keys.max()) + 1) * span >= _MOST:
+        times, ranks = np.unique(np.concatenate((starts, ends)), return_inverse=True)
+        base, span, starts, ends = 0, len(times), ranks[: len(starts)], ranks[len(starts) :]
+    offsets = keys.astype(np.int64) * span - base
+    return offsets + starts, offsets + ends
 
 
 def check_range(starts: Array, ends: Array, step_id: str) -> None:

@@ -309,9 +309,9 @@ def _check_result(plan: WindowPlan) -> None:
             )
     for name, field in fields.items():
         if name not in known:
+            add = f'key="{name}", or an aggregate: {name}=...' if name in event else f"an aggregate: {name}=..."
             raise wrong_field(
-                f"{plan.id}: nothing fills {plan.to.__name__}.{name}",
-                f"add an aggregate: {name}=...; known are: {', '.join(known)}",
+                f"{plan.id}: nothing fills {plan.to.__name__}.{name}", f"add {add}; known are: {', '.join(known)}"
             )
         found = known[name]
         if not _fits(found.arrow, field.arrow) or (found.nullable and not field.nullable):
