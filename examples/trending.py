@@ -37,6 +37,8 @@ def hashtags(post: Post) -> Iterator[Use]:
 job = Job("trending", semantics="at-most-once")
 posts = job.source(JsonLines("posts.jsonl", Post), id="posts", time="at")
 uses = posts.flat_map(hashtags, to=Use)
-trends = uses.window(Sliding("1h", "10min"), key="hashtag", lateness="1min", id="uses").aggregate(Trend, uses=count())
+trends = uses.window(Sliding("1h", "10min"), key="hashtag", time="at", lateness="1min", id="uses").aggregate(
+    Trend, uses=count()
+)
 top = trends.top(3, by="uses", id="trending")  # adds a field `rank`
 top.sink(SqliteSink("trends.db", "trends", key=["window_end", "rank"]), id="trends")  # a correction replaces its row
