@@ -32,6 +32,9 @@ class ColumnAggregate(ABC):
     is_pure = True
     """False if a failed call may have changed something: then `on_error` other than "fail" is refused."""
 
+    depends_on_order = False
+    """True if events in another order give another result: then parts are only merged in the order of their events."""
+
     order: str | None = None
     """The column of numbers that grow from event to event, where parts are interleaved (`aggregates.ordered`)."""
 

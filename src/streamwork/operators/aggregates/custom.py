@@ -35,7 +35,7 @@ class Aggregate(Unbound, Generic[E, S, V]):
         trades.window(Fixed("1min"), key="symbol", id="ranges").aggregate(Ranges, range=Range())
 
     A state is any type that a field of a record can have; it is a column of the state files. `merge` is associative: `left` has the
-    earlier events.
+    earlier events. In sessions it must also be commutative: two that become one may have events of the same period.
 
     To work on whole columns, define these as well; each is used instead of the method above it. A state is then a value of an
     Arrow array. They are only applied under ``on_error="fail"``, unless the class declares ``pure = True``: a failed call has
@@ -73,6 +73,8 @@ class Aggregate(Unbound, Generic[E, S, V]):
 
 
 class _Custom(ColumnAggregate):
+    depends_on_order = True  # it may
+
     def __init__(self, given: Any, event: type[Event], name: str, kept: Any, gives: Any) -> None:
         self._given, self._event, self.name = given, event, name
         self._adds, self._merges, self._results = (

@@ -36,6 +36,8 @@ class End(Unbound):
 
 
 class _Ends(ColumnAggregate):
+    depends_on_order = True
+
     def __init__(self, name: str, field: str, annotation: Any, found: FieldType, last: bool, interleaved: bool) -> None:
         self.name, self._field, self._found, self._last = name, field, found, last
         self.order = f"{name}_order" if interleaved else None
@@ -77,6 +79,8 @@ class Collect(Unbound):
 
 
 class _Lists(ColumnAggregate):
+    depends_on_order = True
+
     def __init__(self, name: str, field: str, annotation: Any, found: FieldType, interleaved: bool) -> None:
         self.name, self._field, self._found = name, field, found
         self.order = f"{name}_order" if interleaved else None

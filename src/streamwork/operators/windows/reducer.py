@@ -31,6 +31,7 @@ class Reducer:
     def __init__(self, plan: WindowPlan) -> None:
         self._plan = plan
         self._is_ordered = any(one.order is not None for one in plan.aggregates)
+        self._depends_on_order = any(one.depends_on_order for one in plan.aggregates)
         self._seen = 0  # events, so far
 
     def reduce(self, rows: Rows, now: int, minimum: int = NEVER) -> tuple[pa.RecordBatch | None, Judged | None]:
@@ -51,8 +52,8 @@ class Reducer:
         window = plan.window
         if isinstance(window, Session):
             return self._sessions(batch, keys, times, window), judged
-        if isinstance(window, Assigner):
-            return self._assigned(batch, keys, times, watermarks, window), judged
+        if isinstance(window, Assigner) or (isinstance(window, Sliding) and self._depends_on_order):
+            return self._assigned(batch, keys, times, watermarks), judged
         assert isinstance(window, Fixed | Sliding)
         return self._spans(batch, keys, times, watermarks, window), judged
 
@@ -100,7 +101,7 @@ class Reducer:
     def _spans(
         self, batch: pa.RecordBatch, keys: pa.RecordBatch, times: Array, watermarks: Array, window: Fixed | Sliding
     ) -> pa.RecordBatch:
-        """Events that the same windows take are reduced first; then the windows get what was reduced."""
+        """Events that the same windows take are reduced first; then the windows get what was reduced, in no order of events."""
         first, last = span(times, watermarks, window, self._plan.lateness)
         slides = window.step < window.length
         groups = grouped(keys, [last, first] if slides else [last])
@@ -116,9 +117,8 @@ class Reducer:
         check_range(starts, ends, self._plan.id)
         return self._plan.as_batch(keys_of(keys, self._plan.state_key, rows), starts, ends, parts)
 
-    def _assigned(
-        self, batch: pa.RecordBatch, keys: pa.RecordBatch, times: Array, watermarks: Array, window: Assigner
-    ) -> pa.RecordBatch:
+    def _assigned(self, batch: pa.RecordBatch, keys: pa.RecordBatch, times: Array, watermarks: Array) -> pa.RecordBatch:
+        """Each window gets its events, in their order."""
         pairs = self.pairs(batch, times, watermarks)
         keys = keys.take(pa.array(pairs.rows))
         groups = grouped(keys, [pairs.starts, pairs.ends])
