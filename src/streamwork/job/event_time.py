@@ -18,9 +18,9 @@ from streamwork.job.node import Input, Node, NodeKind
 from streamwork.operators.late import LATE
 
 
-def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> dict[str, str | None]:
-    """The sources that a stream comes from, and their time fields; None for a source without event time."""
-    found: dict[str, str | None] = {}
+def sources_of(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> list[Node]:
+    """The sources that a stream comes from."""
+    found: list[Node] = []
     waiting, seen = [one.node for one in inputs], set[str]()
     while waiting:
         node = nodes[waiting.pop()]
@@ -28,9 +28,14 @@ def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> dict[s
             continue
         seen.add(node.id)
         if node.kind is NodeKind.SOURCE:
-            found[node.id] = node.time
+            found.append(node)
         waiting += [one.node for one in node.inputs]
     return found
+
+
+def declared_times(nodes: Mapping[str, Node], inputs: Iterable[Input]) -> dict[str, str | None]:
+    """The sources that a stream comes from, and their time fields; None for a source without event time."""
+    return {node.id: node.time for node in sources_of(nodes, inputs)}
 
 
 def time_field(

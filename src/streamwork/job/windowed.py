@@ -11,7 +11,7 @@ from streamwork.components.collector import MAIN
 from streamwork.components.duration import duration_in_microseconds
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
-from streamwork.job.event_time import time_field
+from streamwork.job.event_time import sources_of, time_field
 from streamwork.job.graph import check_types
 from streamwork.job.retry import Retry
 from streamwork.job.stream import Stream
@@ -115,6 +115,7 @@ class WindowedStream(Generic[E]):
             self.trigger,
             to,
             tuple(aggregates.items()),
+            any(source.idle_after is not None for source in sources_of(stream.job._nodes, stream._inputs)),
         )
         late: Stream[Any] | None = None
         operator: Any

@@ -1,0 +1,88 @@
+"""Windows of inputs that become idle: they close without them, and what comes afterwards is late, with reason `idle`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sample import run_job
+from streamwork import Event, Fixed, Job, JsonLines, SqliteSink, count
+from streamwork.job import windowed
+
+Rows = list[tuple[Any, ...]]
+
+
+class Payment(Event):
+    card: str
+    at: datetime
+
+
+class Usage(Event):
+    card: str
+    window_start: datetime
+    payments: int
+
+
+class Till:
+    """Two inputs, of which `online` becomes idle at once if it has no events."""
+
+    def __init__(self, folder: Path, parallelism: int) -> None:
+        self._folder = folder
+        self._parallelism = parallelism
+
+    def add(self, source: str, card: str, *minutes: int) -> None:
+        lines = [f'{{"card": "{card}", "at": "2026-03-01T08:{minute:02}:00Z"}}\n' for minute in minutes]
+        with (self._folder / f"{source}.jsonl").open("a") as file:
+            file.writelines(lines)
+
+    def run(self) -> tuple[Rows, Rows]:
+        """(windows, late events) so far: card, minute, number"""
+        job = Job("idle", parallelism=self._parallelism)
+        shops = job.source(JsonLines(self._folder / "shops.jsonl", Payment), id="shops", time="at")
+        online = job.source(JsonLines(self._folder / "online.jsonl", Payment), id="online", time="at", idle_after="1ms")
+        usage = shops.union(online).window(Fixed("10min"), key="card", id="usage").aggregate(Usage, payments=count())
+        usage.sink(SqliteSink(self._folder / "till.db", "usage"), id="usage-table")
+        usage.channel("late").sink(SqliteSink(self._folder / "till.db", "late"), id="late-table")
+        run_job(job, self._folder / "root")
+        with closing(sqlite3.connect(self._folder / "till.db")) as db:
+            windows = db.execute(
+                "SELECT card, substr(window_start, 12, 5), payments FROM usage ORDER BY 2, 1, 3"
+            ).fetchall()
+            late = db.execute("SELECT card, substr(at, 12, 5), late_by, late_reason FROM late").fetchall()
+        return windows, late
+
+
+@pytest.fixture(params=[1, 2])
+def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
+    """Online becomes idle, and the first window closes without it."""
+    found = Till(tmp_path, request.param)
+    found.add("shops", "c1", 1, 6, 12)
+    found.add("online", "c2", 2)
+    assert found.run() == ([], []), "an event of 08:03 may still come from online"
+    found.add("shops", "c1", 13)
+    assert found.run() == ([("c1", "08:00", 2), ("c2", "08:00", 1)], [])
+    found.add("online", "c2", 4, 15)
+    yield found
+
+
+def test_an_event_of_an_input_that_was_idle_is_late(till: Till) -> None:
+    windows, late = till.run()
+    assert windows == [("c1", "08:00", 2), ("c2", "08:00", 1)]
+    assert late == [("c2", "08:04", 180.0, "idle")]
+    till.add("shops", "c1", 25)
+    till.add("online", "c2", 26)
+    windows, late = till.run()
+    assert windows[2:] == [("c1", "08:10", 2), ("c2", "08:10", 1)] and len(late) == 1
+
+
+def test_control_a_window_that_does_not_know_of_idle_inputs_emits_again(till: Till, monkeypatch: Any) -> None:
+    monkeypatch.setattr(windowed, "sources_of", lambda *_: [])
+    till.add("shops", "c1", 14)
+    windows, late = till.run()
+    assert late == [] and windows.count(("c2", "08:00", 1)) == 2
