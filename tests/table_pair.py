@@ -137,15 +137,16 @@ class Pair:
             self.rows.pop(key, None)
 
     def matches(self, keys: list[tuple[Any, ...]]) -> None:
-        rows, places = self.table.matches(self.batch(keys, whole=False))
-        found = list(zip(rows.tolist(), self.keys(self.table.keys(places)), strict=True))
         size = len(self.key)
-        assert found == [
-            (row, other)
-            for row, key in enumerate(keys)
-            for other in self.rows
-            if other[:size] == key[:size] and None not in key[:size]
-        ]
+        for nulls in (False, True):
+            rows, places = self.table.matches(self.batch(keys, whole=False), nulls)
+            found = list(zip(rows.tolist(), self.keys(self.table.keys(places)), strict=True))
+            assert found == [
+                (row, other)
+                for row, key in enumerate(keys)
+                for other in self.rows
+                if other[:size] == key[:size] and (nulls or None not in key[:size])
+            ]
 
     def due(self, name: str, until: datetime) -> None:
         due = [key for key, row in self.rows.items() if row[name] is not None and row[name] <= until]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from streamwork import Record
 from streamwork.components.hashing import hash_columns
 from streamwork.components.schema import arrow_schema, fields_of
+from streamwork.components.times import microseconds
 from streamwork.state import key_index, table_columns, text_column
-from table_pair import KEYS, PUT, STARTS, VALUES, Kept, Keyed, Pair, Start, few_hashes
+from table_pair import KEYS, PUT, START, STARTS, VALUES, Kept, Keyed, Pair, Start, few_hashes
 
 
 def some_keys(key: tuple[str, ...], sub: bool) -> st.SearchStrategy[list[tuple[Any, ...]]]:
@@ -167,3 +169,31 @@ def test_a_column_of_floats_is_numpy() -> None:
 
     column = table_columns.column_of(fields_of(Sums)["total"])
     assert not isinstance(column, table_columns.ArrowColumn)
+
+
+def test_a_time_of_the_sub_key_may_be_due() -> None:
+    pair = Pair(("text",), Start)
+    keys = [("a", START + timedelta(hours=hour), "") for hour in (2, 0, 1)]
+    pair.place(keys[:2])
+    pair.place(keys[2:])
+    due = pair.table.due("start", microseconds(START) + 3_600_000_000)
+    assert pair.keys(pair.table.keys(due)) == [keys[1], keys[2]]
+    pair.table.forget(due)
+    assert len(pair.table.due("start", microseconds(START) + 3_600_000_000)) == 0
+    pair.places([("b", START, "")])
+    assert pair.keys(pair.table.keys(pair.table.due("start", microseconds(START)))) == [("b", START, "")]
+
+
+def test_text_beyond_its_words_is_told_apart() -> None:
+    """Sizes around the limits of words, values with one beginning, trailing zeros, columns that widen while they hold rows."""
+    pair = Pair(("text",), None, few_hashes)
+    texts = [
+        "",
+        "\0",
+        "\0\0",
+        *("x" * size + end for size in (6, 7, 8, 15, 23, 30, 31, 32, 40) for end in ("", "\0", "y")),
+    ]
+    for at in range(0, len(texts), 3):
+        pair.place([(text,) for text in texts[at : at + 3]])
+        pair.find([(text,) for text in texts])
+    pair.check()
