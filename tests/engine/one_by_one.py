@@ -92,7 +92,7 @@ class OneByOne(Chain):
             if isinstance(step, TableStep) and step.follows(clock):
                 advances = Advances(np.zeros(1, np.int64), np.array([at]))
                 self._emit(name, step.pass_wave([], advances, clock, self.progress.minimum))
-            elif isinstance(step, KeyedStep) and step.operator.uses_timers:
+            elif isinstance(step, KeyedStep) and step.node.follows_time:
                 if isinstance(step.times, RowTimes):
                     step.times.at = self.progress.minimum
                 self._emit(name, step.fired_at(step.fire(clock, now), 0, at if clock is TimerClock.EVENT else None))
@@ -104,6 +104,8 @@ class OneByOne(Chain):
             return
         if isinstance(step.times, RowTimes):
             step.times.at = self.progress.minimum
+        if isinstance(step, KeyedStep):
+            step.touched_at = ()  # the next advance is not known
         self._emit(to.step, step.process(batch))
 
     def _emit(self, by: str, outputs: Any) -> None:
@@ -278,7 +280,8 @@ def random_job(seed: int, parallelism: int = 1, shapes: tuple[str, ...] = SHAPES
         elif shape == "number":
             made = stream.apply(Numbering(mark), id=name)
         elif shape == "time":
-            made = stream.apply(Timing(mark), key="key", id=name, parallelism=wide)
+            ttl = rng.choice([None, None, "3s", "20s"])
+            made = stream.apply(Timing(mark), key="key", id=name, parallelism=wide, ttl=ttl)
         elif shape == "time-read":
             made = stream.apply(TimingByWatermark(mark), key="key", id=name, parallelism=wide)
         elif shape == "read":

@@ -16,10 +16,13 @@ MAIN = "main"
 
 
 class TimerClock(Enum):
-    """The clock of a timer: the watermark of the events, or processing time."""
+    """The clock of a timer: the watermark of the events, or processing time. `TTL` marks the time at which a key is forgotten, by
+    the clock of its operator (`ttl_clock`).
+    """
 
     EVENT = "event"
     PROCESSING = "processing"
+    TTL = "ttl"
 
 
 class Timer(NamedTuple):
@@ -185,4 +188,6 @@ def _timer(at: datetime, clock: str) -> Timer:
         raise ValueError(f"a timer needs a time zone, and {at!r} has none")
     if not is_time(at):
         raise ValueError(f"a timer needs a time from year 1 to 9999 in UTC, and {at.isoformat()} is none")
+    if clock not in ("event", "processing"):
+        raise ValueError(f'a timer has the clock "event" or "processing", and not {clock!r}')
     return Timer(in_utc(at), TimerClock(clock))

@@ -465,11 +465,11 @@ def _follows_time(step: Step) -> bool:
     """True if something happens at a step when time advances."""
     if isinstance(step, TableStep):
         return bool(step.operator.clocks)
-    return isinstance(step, KeyedStep) and step.operator.uses_timers
+    return isinstance(step, KeyedStep) and step.node.follows_time
 
 
 def _next_tick(step: Step) -> datetime | None:
     if isinstance(step, KeyedStep):
-        return step.state.next_timer(TimerClock.PROCESSING)
+        return step.next_due(TimerClock.PROCESSING)
     found = step.next_time(TimerClock.PROCESSING) if isinstance(step, TableStep) else None
     return None if found is None else from_microseconds(found)

@@ -54,6 +54,18 @@ class Graph:
                     check_types(node.id, port.takes, self[one.node].emits(one.channel), str(one))
                 _check_order(node, port, [self[one.node] for one in port.inputs])
         object.__setattr__(self, "nodes", _in_order(self.job, self.nodes))
+        for node in self.nodes:
+            if node.ttl is not None and node.ttl_clock is TimerClock.EVENT and not self.has_event_time(node.id):
+                raise WrongUse(
+                    "SW-JOB-TIME",
+                    f"{node.id} forgets keys by event time (ttl=), but no source before it has event time",
+                    'add time=... to the source, or use ttl_clock="processing"',
+                )
+
+    def has_event_time(self, node_id: str) -> bool:
+        """True if a source before this component has event time."""
+        timed = [source for source in self.sources if source.time is not None]
+        return any(node.id == node_id for source in timed for node in self.behind(source.id))
 
     def __getitem__(self, node_id: str) -> Node:
         return self._by_id[node_id]
@@ -126,9 +138,7 @@ class Graph:
     def uses_timers(self) -> bool:
         """True if some component uses timers, or follows processing time."""
         return self.idles or any(
-            getattr(node.component, "uses_timers", False)
-            or TimerClock.PROCESSING in getattr(node.component, "clocks", ())
-            for node in self.nodes
+            node.follows_time or TimerClock.PROCESSING in getattr(node.component, "clocks", ()) for node in self.nodes
         )
 
     @property

@@ -152,10 +152,8 @@ class Layout:
 
     def _follows_time_behind(self, chain: int) -> bool:
         """True if an operator behind this chain has timers or reads the watermark."""
-        behind = [
-            self.graph[node_id].component for after in self.downstream[chain] for node_id in self.chains[after].nodes
-        ]
-        return any(getattr(one, "uses_timers", False) or reads_watermark(one) for one in behind) or any(
+        behind = [self.graph[node_id] for after in self.downstream[chain] for node_id in self.chains[after].nodes]
+        return any(node.follows_time or reads_watermark(node.component) for node in behind) or any(
             map(self._follows_time_behind, self.downstream[chain])
         )
 

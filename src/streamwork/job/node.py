@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from streamwork.components import Event, Grouping, Key, Record
+from streamwork.components import Event, Grouping, Key, Record, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
@@ -78,12 +78,13 @@ class Node:
     retry: Retry | None = None  # of an operator: how an event is tried again before `on_error` applies
     isolation: Isolation = Isolation.READ_COMMITTED  # of a sink
     time: str | None = None  # of a source: the field that says when an event happened
-    idle_after: int | None = (
-        None  # of a source: microseconds without events after which a partition is idle; None: never
-    )
-    max_ahead: int | None = (
-        None  # of a source: microseconds that an event may be ahead of processing time; None: the default
-    )
+    # Of a source: microseconds without events after which a partition is idle; None: never.
+    idle_after: int | None = None
+    # Of a source: microseconds that an event may be ahead of processing time; None: the default.
+    max_ahead: int | None = None
+    # Of a keyed operator: microseconds after which a key that is not touched is forgotten; None: never.
+    ttl: int | None = None
+    ttl_clock: TimerClock = TimerClock.EVENT
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")
@@ -143,6 +144,11 @@ class Node:
                     f"{_key_text(self.ports[0])}",
                     "key all ports by the same number of fields, of the same types",
                 )
+
+    @property
+    def follows_time(self) -> bool:
+        """True if events must come in order with the advances of time: it has timers, or forgets keys."""
+        return getattr(self.component, "uses_timers", False) or self.ttl is not None
 
     @property
     def inputs(self) -> tuple[Input, ...]:

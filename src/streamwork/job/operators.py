@@ -5,7 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 
-from streamwork.components import AnyOperator, Event, KeyedOperator, Operator, Record, StatefulOperator, TableOperator
+from streamwork.components import (
+    AnyOperator,
+    Event,
+    KeyedOperator,
+    Operator,
+    Record,
+    StatefulOperator,
+    TableOperator,
+    TimerClock,
+)
+from streamwork.components.duration import duration_in_microseconds
 from streamwork.components.operator import check_batches
 from streamwork.errors import WrongUse
 from streamwork.job.graph import check_types
@@ -55,6 +65,24 @@ def _check_key(operator: AnyOperator, id: str, keeps: bool, keyed: bool, grouped
             f"{name} has no state per key, so key= has no meaning",
             "leave key= out, or make it a KeyedOperator",
         )
+
+
+def check_ttl(operator: AnyOperator, id: str, ttl: str | float | None, clock: str) -> tuple[int | None, TimerClock]:
+    """(microseconds, clock) after which a key that is not touched is forgotten."""
+    if clock not in ("event", "processing"):
+        raise WrongUse("SW-JOB-SETTING", f"{id}: ttl_clock={clock!r}", "use event or processing")
+    if ttl is None:
+        return None, TimerClock(clock)
+    if not isinstance(operator, KeyedOperator) or hasattr(operator, "apply_batch"):
+        raise WrongUse(
+            "SW-JOB-SETTING",
+            f"{id} has ttl=, but does not keep records by key, event by event",
+            "use a KeyedOperator with apply, or leave ttl= out; an operator on columns forgets rows itself",
+        )
+    found = duration_in_microseconds(ttl)
+    if found < 1:
+        raise WrongUse("SW-JOB-SETTING", f"{id}: ttl={ttl!r}", "use a duration above zero")
+    return found, TimerClock(clock)
 
 
 def check_ports(operator: AnyOperator, id: str, ports: Sequence[Port]) -> None:

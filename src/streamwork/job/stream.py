@@ -28,7 +28,7 @@ from streamwork.job.graph import check_types
 from streamwork.job.joining import JoinCall, JoinOptions, Table, make_table
 from streamwork.job.names import slug
 from streamwork.job.node import Input, Node, NodeKind, Port
-from streamwork.job.operators import check_ports, checked, not_a
+from streamwork.job.operators import check_ports, check_ttl, checked, not_a
 from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import IsolationName, known_isolation
 from streamwork.operators import Filter, FlatMap, Map, MapWithState, Where
@@ -95,6 +95,8 @@ class Stream(Generic[E]):
         *,
         key: str | Iterable[str],
         id: str,
+        ttl: str | float | None = None,
+        ttl_clock: Literal["event", "processing"] = "event",
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
     ) -> Stream[O]: ...
@@ -120,11 +122,17 @@ class Stream(Generic[E]):
         id: str | None = None,
         grouping: Grouping | None = None,
         others: Mapping[str, tuple[Stream[Any], str | Iterable[str] | None]] | None = None,
+        ttl: str | float | None = None,
+        ttl_clock: Literal["event", "processing"] = "event",
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
     ) -> Stream[Any]:
         """Apply an operator to this stream. An operator with state needs `id=`; one that keeps it by key also `key=`, its field or
         fields. `others` are the streams at the other ports of a `TableOperator`, with their keys: ``{"right": (clicks, "user")}``.
+
+        `ttl` of a `KeyedOperator`: a key that no event has touched for so long is forgotten, with its record and its timers. By
+        event time it counts from the first advance of the watermark behind the key's last event. ``ttl_clock="processing"``
+        counts processing time.
 
         Without `parallelism=`, a keyed operator, or one with `grouping=`, has as many instances as the job's parallelism. Any other
         has as many as its input, so that events stay in their instance and in order; more instances need a grouping
@@ -143,8 +151,20 @@ class Stream(Generic[E]):
         first = Port(self._inputs, takes, None if key is None else Key.of(self.event, key), grouping)
         ports = (first, *(self._port(node_id, name, *given) for name, given in (others or {}).items()))
         check_ports(operator, node_id, ports)
+        forgotten, clock = check_ttl(operator, node_id, ttl, ttl_clock)
         return self.job._add(
-            Node(node_id, NodeKind.OPERATOR, operator, ports, keeps, gives, on_error=then or "", retry=retry),
+            Node(
+                node_id,
+                NodeKind.OPERATOR,
+                operator,
+                ports,
+                keeps,
+                gives,
+                on_error=then or "",
+                retry=retry,
+                ttl=forgotten,
+                ttl_clock=clock,
+            ),
             parallelism,
         )
 

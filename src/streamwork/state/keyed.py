@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol
 
@@ -21,6 +21,10 @@ from streamwork.state.table import Table
 
 MANY = 20_000
 """Records that no longer fit into a processor's cache."""
+
+
+UNKNOWN = datetime(1, 1, 1, tzinfo=UTC)
+"""When a key is forgotten that was touched behind the last advance of event time: not known before the next one."""
 
 
 class Thaw(Protocol):
@@ -45,8 +49,11 @@ class KeyedState:
 
     __slots__ = (
         "_absent",
+        "_expiries",
+        "_expiring",
         "_recent",
         "_thaw",
+        "_unsettled",
         "_waiting",
         "changed",
         "gone",
@@ -64,6 +71,10 @@ class KeyedState:
         self._thaw: Thaw | None = None
         self._absent: set[Any] = set()  # keys that the layers do not have, or have no more
         self._recent: set[Any] = set()  # keys that were used recently: `cool` spares them once
+        self._expiries: dict[Any, datetime] = {}  # when each key is forgotten, if it is not touched before
+        self._unsettled: set[Any] = set()  # the keys of which this is not known yet
+        # The keys that have an entry among those that wait for `TTL`, perhaps an earlier one.
+        self._expiring: set[Any] = set()
         # Ordered by time, then by the key's bytes: what fires first does not depend on what was set first.
         self._waiting: dict[TimerClock, list[tuple[datetime, bytes, Any]]] = {clock: [] for clock in TimerClock}
 
@@ -76,6 +87,9 @@ class KeyedState:
         return self.layers.alive + born - died
 
     def set_timer(self, key: Any, timer: Timer) -> None:
+        if timer.clock is TimerClock.TTL:
+            self.touch(key, timer.at)
+            return
         mine = self.timers.setdefault(key, set())
         if timer not in mine:
             mine.add(timer)
@@ -88,10 +102,64 @@ class KeyedState:
             if not mine:
                 del self.timers[key]
 
+    def touch(self, key: Any, at: datetime) -> None:
+        """Forget the key at this time, unless it is touched again before. `UNKNOWN`: `settle` says when."""
+        mine, before = self.timers.setdefault(key, set()), self._expiries.get(key)
+        if before is not None:
+            mine.discard(Timer(before, TimerClock.TTL))
+        mine.add(Timer(at, TimerClock.TTL))
+        self._expiries[key] = at
+        if at == UNKNOWN:
+            self._unsettled.add(key)
+            return
+        self._unsettled.discard(key)
+        if key not in self._expiring:
+            self._expiring.add(key)
+            heapq.heappush(self._waiting[TimerClock.TTL], (at, canonical(key), key))
+
+    def settle(self, at: datetime) -> None:
+        """Forget the keys that were touched at an unknown time at this time."""
+        for key in [key for key in self._unsettled if self._expires(key, UNKNOWN)]:
+            self.touch(key, at)
+            self.changed.add(key)
+        self._unsettled.clear()
+
+    def next_expiry(self) -> datetime | None:
+        """When the next key is to be forgotten; `UNKNOWN` if that is to be settled."""
+        if self._unsettled:
+            return UNKNOWN
+        waiting = self._waiting[TimerClock.TTL]
+        while waiting:
+            at, text, key = waiting[0]
+            now = self._expiries.get(key)
+            if now is None or not self._expires(key, now):
+                heapq.heappop(waiting)
+                self._expiring.discard(key)
+            elif now != at:  # it was touched since
+                heapq.heapreplace(waiting, (now, text, key))
+            else:
+                return at
+        return None
+
+    def pop_expired(self, now: datetime) -> Any:
+        """The next key that is to be forgotten at `now`, in a tuple; None if there is none."""
+        at = self.next_expiry()
+        if at is None or at > now:
+            return None
+        _, _, key = heapq.heappop(self._waiting[TimerClock.TTL])
+        self._expiring.discard(key)
+        self.warm([key])
+        return (key,)
+
+    def _expires(self, key: Any, at: datetime) -> bool:
+        return Timer(at, TimerClock.TTL) in self.timers.get(key, ())
+
     def forget(self, key: Any) -> None:
         self.records.pop(key, None)
         self._recent.discard(key)
         self.timers.pop(key, None)
+        self._expiries.pop(key, None)
+        self._unsettled.discard(key)
         self.changed.add(key)
         self.gone.add(key)
 

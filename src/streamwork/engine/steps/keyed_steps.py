@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count, repeat
 from operator import length_hint
@@ -14,6 +14,7 @@ import numpy as np
 
 from streamwork.components import KeyedCollector, TimerClock
 from streamwork.components.schema import fields_of
+from streamwork.components.times import from_microseconds
 from streamwork.components.validation import check_fits, fitting
 from streamwork.engine.steps.emitted import Emitted, Outputs
 from streamwork.engine.steps.failure import RETURNED
@@ -21,9 +22,10 @@ from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.step import Step
 from streamwork.errors import StreamworkError
 from streamwork.flow.batch import Batch
-from streamwork.flow.lineage import UNTRACKED, Lineage
+from streamwork.flow.lineage import NEVER, UNTRACKED, Lineage
 from streamwork.job import Node
 from streamwork.state import KeyedState
+from streamwork.state.keyed import UNKNOWN
 
 
 class KeyedStep(Step):
@@ -35,6 +37,8 @@ class KeyedStep(Step):
     alarm: datetime | None = None  # `process` stops behind an event that sets a timer up to this event time
     stopped: int | None = None  # how many events it has processed then
     _timer: tuple[Any, datetime] | None = None  # that is to be retried
+    # With `ttl` by event time: the next advance behind each event that is processed next; `NEVER` if it is not known yet.
+    touched_at: Sequence[int] = ()
 
     def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
         super().__init__(node, instance, tracked)
@@ -90,7 +94,25 @@ class KeyedStep(Step):
             self.blame.check(events)  # the key of an event that does not fit may be no key at all
             raise self.failed(event, error) from error
         self.processed += len(batch) if self.stopped is None else self.stopped
+        if self.node.ttl is not None:
+            self._touch(keys, len(batch) if self.stopped is None else self.stopped)
         return emitted.outputs(batch.lineage)
+
+    def _touch(self, keys: list[Any], count: int) -> None:
+        """Put off the time at which the keys of the first events of a batch are forgotten."""
+        assert self.node.ttl is not None
+        if self.rest is not None:  # the others are processed later
+            count = self.held_at
+        ttl, state = timedelta(microseconds=self.node.ttl), self.state
+        if self.node.ttl_clock is TimerClock.PROCESSING:
+            times: Iterable[datetime] = repeat(_later(self.times.now, ttl))
+        else:
+            marks = self.touched_at or [NEVER] * count
+            known = {at: UNKNOWN if at == NEVER else _later(from_microseconds(at), ttl) for at in set(marks)}
+            times = map(known.__getitem__, marks)
+        for key, at in zip(keys[:count], times, strict=False):
+            if key in state.records:
+                state.touch(key, at)
 
     def _process_atomically(self, batch: Batch, keys: list[Any], emitted: Emitted, collector: KeyedCollector) -> None:
         """The operator gets a copy of the record, which is kept on return. `_each`, written out: this is a hot loop."""
@@ -175,13 +197,38 @@ class KeyedStep(Step):
         known = None if watermark is None else np.full(count, watermark, np.int64)
         return Lineage(watermarks=known, moments=np.full(count, moment + self.moment_of_timers, np.int64))
 
+    def next_due(self, clock: TimerClock) -> datetime | None:
+        """When the next timer of that clock is due, or the next key is forgotten by it."""
+        found = [self.state.next_timer(clock)]
+        if self._forgets_by(clock):
+            found.append(self.state.next_expiry())
+        return min((at for at in found if at is not None), default=None)
+
+    def _forgets_by(self, clock: TimerClock) -> bool:
+        return self.node.ttl is not None and self.node.ttl_clock is clock
+
+    def _expire(self, clock: TimerClock, until: datetime, now: datetime) -> None:
+        """Forget keys that were not touched for too long. For one that was touched since the last advance, time counts from now."""
+        if not self._forgets_by(clock):
+            return
+        assert self.node.ttl is not None
+        self.state.settle(_later(now, timedelta(microseconds=self.node.ttl)))
+        while (expired := self.state.pop_expired(until)) is not None:
+            self.state.forget(expired[0])
+
     def fire(self, clock: TimerClock, now: datetime) -> Outputs:
-        """Call `on_timer` for every timer of that clock that is due. Each is counted like an event."""
+        """Call `on_timer` for every timer of that clock that is due, and forget keys, in the order of their times. Each timer is
+        counted like an event.
+        """
         emitted = Emitted(self._output)
         collector = KeyedCollector(emitted.emit, self.times)
         assert self.node.keeps is not None
         collector.tracking = self.acks  # it may acknowledge the events that it has gathered
-        while (due := self._timer or self.state.pop_due(clock, now)) is not None:
+        while True:
+            if self._timer is None and (first := self.state.next_timer(clock)) is not None and first <= now:
+                self._expire(clock, first - timedelta(microseconds=1), now)
+            if (due := self._timer or self.state.pop_due(clock, now)) is None:
+                break
             key, at = due
             if self.acks is not None:
                 self.acks.begin(UNTRACKED)
@@ -214,6 +261,8 @@ class KeyedStep(Step):
             self.state.records[key] = mine
             if collector.asked:
                 self._carry_out(collector)
+        if self.rest is None:
+            self._expire(clock, now, now)
         return emitted.outputs()
 
     def _retry_timer(self) -> None:
@@ -225,3 +274,10 @@ class KeyedStep(Step):
 
     def counters(self) -> dict[str, int]:
         return {**super().counters(), "keys": len(self.state)}
+
+
+def _later(at: datetime, ttl: timedelta) -> datetime:
+    try:
+        return at + ttl
+    except OverflowError:  # never
+        return datetime.max.replace(tzinfo=UTC)

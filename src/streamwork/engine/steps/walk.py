@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from streamwork.components import TimerClock
 from streamwork.components.times import from_microseconds, microseconds
 from streamwork.engine.steps.emitted import Outputs
@@ -18,6 +20,7 @@ from streamwork.engine.steps.step import Step
 from streamwork.engine.times import RowTimes
 from streamwork.flow.batch import Batch, join_outputs
 from streamwork.flow.channel import Advances
+from streamwork.flow.lineage import NEVER
 
 FIRST_STRETCH = 32
 """Events that a walk processes at a time while any of them may set a timer that ends the stretch; doubled when none has."""
@@ -31,7 +34,8 @@ class Walk:
     ) -> None:
         """`watermark` is that before the batch."""
         self._step = step
-        self._timers = step if isinstance(step, KeyedStep) and step.operator.uses_timers else None
+        self._timers = step if isinstance(step, KeyedStep) and step.node.follows_time else None
+        self._ttl = step.node.ttl if step.node.ttl_clock is TimerClock.EVENT else None
         self._reads = step.times if isinstance(step.times, RowTimes) else None
         self._batch = batch
         self._clock = clock
@@ -72,10 +76,28 @@ class Walk:
     def _due(self) -> int:
         """The next advance that a timer is due at. A timer that is set late is due at the next advance."""
         self._next = max(self._next, int(self._places.searchsorted(self._at, "left")))
-        timer = None if self._timers is None else self._timers.state.next_timer(self._clock)
+        timer = None if self._timers is None else self._timers.next_due(self._clock)
+        limit = len(self._times)
+        if self._ttl is not None and self._clock is TimerClock.EVENT:
+            limit = max(self._next, self._expiring_at(self._ttl))
         if timer is None:
-            return len(self._times)
-        return max(self._next, int(self._times.searchsorted(microseconds(timer), "left")))
+            return limit
+        return min(limit, max(self._next, int(self._times.searchsorted(microseconds(timer), "left"))))
+
+    def _expiring_at(self, ttl: int) -> int:
+        """The first advance at which a key may be forgotten that is touched from here on."""
+        following = int(self._places.searchsorted(self._at + 1, "left"))
+        if following == len(self._times):
+            return following
+        return int(self._times.searchsorted(self._times[following] + ttl, "left"))
+
+    def _touched_at(self, end: int) -> list[int]:
+        """The next advance of event time behind each event up to `end`; `NEVER` where this walk has none."""
+        if self._clock is not TimerClock.EVENT:
+            return [NEVER] * (end - self._at)
+        following = self._places.searchsorted(np.arange(self._at + 1, end + 1), "left")
+        found: list[int] = np.append(self._times, NEVER)[following].tolist()
+        return found
 
     def _raise(self, times: RowTimes, due: int) -> int:
         """Let the step read the watermark of this place. Returns the place where it advances next."""
@@ -92,6 +114,8 @@ class Walk:
         if timers is not None and due > self._next and self._clock is TimerClock.EVENT:
             timers.alarm = from_microseconds(int(self._times[due - 1]))
             end = min(end, self._at + self._limit)
+        if timers is not None and self._ttl is not None:
+            timers.touched_at = self._touched_at(end)
         try:
             outputs = step.process(self._batch[self._at : end])
         finally:
@@ -108,6 +132,8 @@ class Walk:
 
     def _retry(self) -> Outputs:
         assert self._batch is not None
+        if self._timers is not None and self._ttl is not None:
+            self._timers.touched_at = self._touched_at(self._at + 1)
         outputs = self._step.go_on(self._batch[self._at : self._at + 1])
         if self._step.rest is not None:
             self._step.rest = self._retry
