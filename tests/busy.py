@@ -8,10 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 
+LOOP = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
+"""Ends with the process that has started it."""
+
 
 def main(times: int, command: Sequence[str]) -> int:
     """The exit code of the first run that fails, or 0."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    loops = [subprocess.Popen([sys.executable, "-c", LOOP, str(os.getpid())]) for _ in range(os.cpu_count() or 1)]
     try:
         for number in range(1, times + 1):
             began = time.monotonic()
