@@ -24,7 +24,7 @@ from streamwork.flow.channel import CheckpointEvent, Data, Part
 from streamwork.flow.parcel import Wire
 from streamwork.hosts import spark_rows
 from streamwork.job import Input, Layout
-from streamwork.state import StateFiles, compaction, files, keyed, layer
+from streamwork.state import StateFiles, compaction, files, layer, layers
 from streamwork.state import merge as merging
 from streamwork.state.rows import RowFormat
 from streamwork.world import RealDisk
@@ -152,7 +152,7 @@ def test_state_beyond_a_batch_is_the_same(monkeypatch: pytest.MonkeyPatch, field
     """Through deltas, snapshots, layers, restarts and caches, beside a plain dict."""
     monkeypatch.setattr(files, "EAGER_ROWS", eager)
     monkeypatch.setattr(layer, "SPILL_BYTES", 200)
-    monkeypatch.setattr(keyed, "BACKGROUND_ROWS", 10)
+    monkeypatch.setattr(layers, "BACKGROUND_ROWS", 10)
     for seed in range(3):
         large_state.Life(fields, random.Random(seed), memory=random.Random(seed).choice([1, 2_000])).run(15)
 
