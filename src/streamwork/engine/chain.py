@@ -271,8 +271,12 @@ class Chain:
             counted.replayed += len(batch)
             self._do(partial(self._begin, to, batch, None, ""))
         else:  # from the inbox: they have no root
-            self._steps[to].replayed += len(batch)
-            self._do(lambda: self._enter([(To(to), batch, None)], NO_ADVANCES, self.progress.minimum))
+            name = to.partition(":")[0]
+            port = self.graph[name].at(to)
+            assert port is not None, "the driver knows its ports"
+            self._steps[name].replayed += len(batch)
+            entry = (To(name, port.name), batch, None)
+            self._do(lambda: self._enter([entry], NO_ADVANCES, self.progress.minimum))
 
     def receive(self, channel: str, data: Data) -> None:
         """Events that came through an exchange, and the advances of their sender's watermark."""
@@ -317,6 +321,12 @@ class Chain:
         found: dict[str, list[tuple[Any, str]]] = {name: list(source.letters) for name, source in self._sources.items()}
         found.update((name, step.letters) for name, step in self._steps.items())
         return {name: letters for name, letters in found.items() if letters}
+
+    def letter_port(self, component: str, place: int) -> str:
+        """The port that a dead letter of a component came to, as an address."""
+        step = self._steps.get(component)
+        port = step.letter_ports.get(place) if isinstance(step, TableStep) else None
+        return component if port is None else self.graph[component].address(port)
 
     def acks(self, component: str) -> Acks | None:
         """The acknowledgements and failures of a component's events."""

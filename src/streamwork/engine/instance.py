@@ -42,7 +42,7 @@ from streamwork.flow.batch import Batch
 from streamwork.flow.blame import Blame
 from streamwork.flow.lineage import Lineage
 from streamwork.flow.progress import Progress
-from streamwork.job import Graph, Node, NodeKind
+from streamwork.job import Graph, Node
 from streamwork.job.semantics import Isolation
 from streamwork.state import State, StateFiles, is_snapshot
 from streamwork.state.rows import RowFormat, StateKind
@@ -131,8 +131,9 @@ class Instance:
         for tick in work.ticks:
             self.chain.tick(from_microseconds(tick))
         for to, share in groupby(work.replays, key=lambda replay: replay.component):
-            node, replays = self.chain.graph[to], list(share)
-            kind = node.gives if node.kind is NodeKind.SOURCE else node.takes
+            node, replays = self.chain.graph[to.partition(":")[0]], list(share)
+            port = node.at(to)
+            kind = node.gives if port is None else port.takes
             assert kind is not None
             events = [_event(node, kind, replay.event) for replay in replays]
             lineage = None
@@ -288,7 +289,7 @@ class Instance:
                 self.epoch,
                 why,
                 1,
-                "" if isinstance(event, str) else component,
+                "" if isinstance(event, str) else self.chain.letter_port(component, place),
                 to_text(event),
             )
             for place, (event, why) in enumerate(found)

@@ -18,4 +18,6 @@ class Brought(msgspec.Struct, frozen=True):
     def share(self, nodes: Iterable[str], instance: int) -> tuple[Replay, ...]:
         """The replays of one instance of a chain."""
         mine = set(nodes)
-        return tuple(one for one in self.replays if one.component in mine and one.instance == instance)
+        return tuple(
+            one for one in self.replays if one.component.partition(":")[0] in mine and one.instance == instance
+        )

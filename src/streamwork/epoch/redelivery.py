@@ -125,22 +125,23 @@ class Redelivery(Participant):
 
     def _instance(self, one: Waiting) -> int:
         """The instance that has the key; else the one that the event came in by before, if there still is one of that number."""
-        node = self._nodes.get(one.source)
-        if node is None:
+        node = self._nodes.get(one.source.partition(":")[0])
+        port = None if node is None else node.at(one.source)
+        if node is None or (port is None and node.ports):
             raise JobFailed(
                 "SW-INBOX-EVENT",
                 f"event {one.id} is to come again to {one.source!r}, which the job does not have",
                 f"give the component that takes it the id {one.source!r}, and start again",
                 retryable=False,
             )
-        if node.key is None or node.takes is None:
+        if port is None or port.key is None or port.takes is None:
             return min(one.instance, node.parallelism - 1)
         try:
-            event = from_text(node.takes, one.event)
+            event = from_text(port.takes, one.event)
         except (msgspec.ValidationError, msgspec.DecodeError):
             return 0  # the instance says what is wrong with it
         groups = self._layout.groups
-        return instance_of(node.key.groups(node.key.values([event]), groups)[0], node.parallelism, groups)
+        return instance_of(port.key.groups(port.key.values([event]), groups)[0], node.parallelism, groups)
 
     def _lanes(self, epoch: Epoch) -> tuple[dict[str, int], dict[str, int]]:
         """A number for every source partition of an epoch, and the instance that reads it."""

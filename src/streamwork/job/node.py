@@ -179,6 +179,15 @@ class Node:
         """The port of this name."""
         return next(port for port in self.ports if port.name == name)
 
+    def address(self, port: str) -> str:
+        """What names a port: the component for the first one."""
+        return self.id if port == self.ports[0].name else f"{self.id}:{port}"
+
+    def at(self, address: str) -> Port | None:
+        """The port of an address of this component; None if it has no such port, or is a source."""
+        name = address.partition(":")[2]
+        return next((port for place, port in enumerate(self.ports) if port.name == name or not (name or place)), None)
+
     @property
     def channels(self) -> dict[str, type[Event]]:
         """Channel -> type, of what it emits besides the main channel."""

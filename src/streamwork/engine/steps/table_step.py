@@ -44,6 +44,10 @@ class TableStep(Step):
     moments = (0, 0)  # of what it emits on its own: before a wave, and in it
     moment_of_timers = 0  # of what `on_time` emits, counted from the moment of the advance (`engine.routes`)
 
+    def reset(self) -> None:
+        super().reset()
+        self.letter_ports: dict[int, str] = {}  # place among the dead letters -> the port that it came to
+
     def set_up(self) -> None:
         self._guarded_set_up()
 
@@ -185,12 +189,14 @@ class _Passage:
             self._left.appendleft((port, batch[half:], columns[half:]))
             self._left.appendleft((port, batch[:half], columns[:half]))
             return
-        step.blame = step.blames[port]
+        step.blame, letters = step.blames[port], len(step.letters)
         if step.is_held(batch.events[0], batch.roots[0], error):
             self._left.appendleft((port, batch, columns))
             step.rest = self._again
         else:
             step.processed += 1
+            if len(step.letters) > letters:
+                step.letter_ports[letters] = port
 
     def _again(self) -> Outputs:
         """Retry the row that was held, and go on."""
@@ -199,7 +205,11 @@ class _Passage:
         assert tries is not None
         if tries.marks.ended() and (error := tries.error) is not None:
             tries.over()
-            step.end_held(self._left.popleft()[1], error)
+            port, batch, _ = self._left.popleft()
+            letters = len(step.letters)
+            step.end_held(batch, error)
+            if len(step.letters) > letters:
+                step.letter_ports[letters] = port
         else:
             step.retried += 1
         return self.go_on(found)
