@@ -276,6 +276,23 @@ def test_a_crash_of_trending_may_lose_posts_but_counts_none_twice() -> None:
     assert lost.count(0) >= 3 and any(lost), "without a crash nothing is lost; some crash loses posts"
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "table"), [("emission", "emissions"), ("trending", "trends")])
+def test_windows_and_joins_on_spark_give_the_results_of_local(
+    folder: Path, tmp_path: Path, name: str, table: str
+) -> None:
+    on_spark = shutil.copytree(folder, tmp_path / "spark")
+    run(folder, name)
+    command = [sys.executable, "-m", "streamwork", "run", f"{name}.py", "--until-caught-up", "--master", "local[2]"]
+    answer = subprocess.run(command, cwd=on_spark, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    wanted, found = (
+        sorted(rows(one / f"{table}.db", f"SELECT * FROM {table}"), key=repr) for one in (folder, on_spark)
+    )
+    assert found == wanted and len(found) > 5
+
+
 def test_every_example_is_short_listed_and_tested() -> None:
     files = {path.stem for path in EXAMPLES.glob("*.py")}
     listed = set(re.findall(r"^\| \[(\w+)\.py\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
