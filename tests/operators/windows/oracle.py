@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +28,15 @@ from streamwork import (
     min_of,
     sum_of,
 )
+from streamwork.components import Key
+from streamwork.components.keys import instance_of
 from streamwork.components.times import microseconds
 from streamwork.operators.windows import Window
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
-EXAMPLES = int(os.environ.get("WINDOW_EXAMPLES", "2"))
-"""Random cases of each test. `test_more_cases` runs all tests again with more."""
+EXAMPLES = 2
+"""Random cases of each quick test; `test_windows.test_many_cases` has more."""
 
 
 class Seen(Event):
@@ -113,6 +114,7 @@ class Case:
     lateness: int = 0  # seconds
     partitions: int = 1
     key: str | None = "key"
+    fused: bool = False  # partitioned by the key, with as many instances: a window closes by its own partition
 
 
 def random_events(seed: int, size: int, keys: int, disorder: int, base: int = 0) -> list[Seen]:
@@ -129,6 +131,14 @@ def random_events(seed: int, size: int, keys: int, disorder: int, base: int = 0)
     return found
 
 
+def partition_of(case: Case, number: int, event: Seen) -> int:
+    """Of the event of this number: in turns, or by key."""
+    if not case.fused:
+        return number % case.partitions
+    (group,) = Key.of(Seen, "key").groups([event.key])
+    return instance_of(group, case.partitions)
+
+
 class Oracle:
     """What a job must give for an input; items are spread over partitions in turns."""
 
@@ -137,7 +147,7 @@ class Oracle:
         self._db = duckdb.connect()
         self._db.execute("set timezone = 'UTC'")
         rows = [
-            (n, n % case.partitions, e.key if case.key else "", e.number, e.value, microseconds(e.at), e.at)
+            (n, partition_of(case, n, e), e.key if case.key else "", e.number, e.value, microseconds(e.at), e.at)
             for n, e in enumerate(events)
         ]
         names = ("row", "part", "key", "number", "value", "t", "at")
@@ -147,7 +157,8 @@ class Oracle:
             {name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=True)}
         )
         self._db.register("given", table)
-        last = [max((e.at for e in events[p :: case.partitions]), default=None) for p in range(case.partitions)]
+        parts = [[e.at for n, e in enumerate(events) if partition_of(case, n, e) == p] for p in range(case.partitions)]
+        last = [max(one, default=None) for one in parts]
         self.minimum = None if any(one is None for one in last) else microseconds(min(last))  # type: ignore[type-var]
         self._db.execute(
             "create table judged as select *, max(t) over (partition by part order by row rows between unbounded "
@@ -186,14 +197,14 @@ class Oracle:
         chosen = ", ".join(SQL[name] for name in names)
         if window.by_count:
             closed = f"count(*) = {window.length}"  # type: ignore[attr-defined]
-        elif self.minimum is None:
+        elif self.minimum is None and not self.case.fused:
             closed = "false"
-        elif isinstance(window, Session):
-            closed = f"any_value(we) + {window.length + lateness} <= {self.minimum}"
         else:
-            closed = f"any_value(we) <= {self.minimum}"
+            mine = "(select max(t) from given where part = any_value(p.part))" if self.case.fused else self.minimum
+            wait = window.length + lateness if isinstance(window, Session) else 0
+            closed = f"any_value(we) + {wait} <= {mine}"
         return self._db.execute(
-            f"select key, ws, we, {chosen} from ({self._windows()}) group by key, ws, we having {closed}"
+            f"select key, ws, we, {chosen} from ({self._windows()}) p group by key, ws, we having {closed}"
         ).fetchall()
 
     def open_windows(self, names: Sequence[str]) -> list[tuple[Any, ...]]:

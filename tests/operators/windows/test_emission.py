@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.windows.oracle import (
@@ -76,10 +76,10 @@ class NumberedInCount(Numbered):
 RUNNING = {"events": count(), "total": sum_of("number")}
 
 
+@pytest.mark.slow(kind=["uneven", "fixed count", "one by one"])
 @pytest.mark.parametrize("kind", [name for name in KINDS if name != "session"])
 @given(seed=SEEDS, disorder=st.sampled_from([0, 40]), parallelism=st.integers(1, 3), cut=CUTS)
 @FEW
-@example(1, 40, 2, 4)
 def test_each_event_has_the_aggregates_so_far(kind: str, seed: int, disorder: int, parallelism: int, cut: int) -> None:
     window, events = KINDS[kind], random_events(seed, 40, 4, disorder)
     job = Job("each", parallelism=parallelism)
@@ -130,6 +130,7 @@ def test_each_event_has_the_session_so_far(seed: int, disorder: int, parallelism
     assert found == sessions_one_by_one(events, timedelta(seconds=5))
 
 
+@pytest.mark.slow(kind=["uneven", "fixed", "fixed count", "one by one"])
 @pytest.mark.parametrize("kind", [name for name in KINDS if name != "session"])
 @given(seed=SEEDS, lateness=st.sampled_from([0, 7]), parallelism=st.integers(1, 3), cut=CUTS)
 @FEW
@@ -146,6 +147,7 @@ class AtThree(Trigger[Any]):
         return bool(result.events == 3)
 
 
+@pytest.mark.slow(kind=["uneven", "sliding", "fixed count", "one by one"])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=SEEDS, lateness=st.sampled_from([0, 7]), cut=CUTS)
 @FEW
@@ -179,6 +181,7 @@ class Tens(Assigner):
         return np.tile(rows, 2), np.append(starts, minutes), np.append(starts + 10_000_000, minutes + 60_000_000)
 
 
+@pytest.mark.slow(emit=["epoch", "event"])
 @pytest.mark.parametrize("emit", ["close", "epoch", "event"])
 @given(seed=SEEDS, lateness=st.sampled_from([0, 7]), cut=CUTS)
 @FEW
@@ -222,6 +225,7 @@ class NumberedInAll(Event):
     window_start: datetime
 
 
+@pytest.mark.slow(kind=["uneven", "sliding"])
 @pytest.mark.parametrize("kind", TIME_KINDS)
 @given(seed=SEEDS, disorder=st.sampled_from([3, 12]), parallelism=st.integers(1, 3), cut=st.sampled_from([1, 3, 60]))
 @FEW
@@ -326,30 +330,30 @@ def test_a_failing_aggregate_costs_one_event(emit: Any) -> None:
 # ---- top -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("emit", ["close", "epoch"])
 @given(
     seed=SEEDS, lateness=st.sampled_from([0, 7]), partitions=st.integers(1, 2), parallelism=st.integers(1, 3), cut=CUTS
 )
 @FEW
-@example(5, 7, 2, 3, 4)
-def test_the_top_of_each_window(seed: int, lateness: int, partitions: int, parallelism: int, cut: int) -> None:
-    events = random_events(seed, 60, 6, 15)
-    for emit in ("close", "epoch"):
-        job = Job("trending", parallelism=parallelism)
-        seen = job.source(ListSource([], Seen), id="in", time="at")
-        windowed = seen.window(Sliding("10s", "5s"), key="key", lateness=f"{lateness}s", emit=emit, id="w")  # type: ignore[arg-type]
-        windowed.aggregate(TimeSummary, **AGGREGATES).top(2, by="events", id="top").sink(NONE, id="out")
-        rows = run(job, {"in": events}, seed=seed, epoch_events=cut, partitions=partitions).outputs["out"]
-        oracle = Oracle(Case(Sliding("10s", "5s"), lateness, partitions), events)
-        windows: dict[Any, list[Any]] = {}
-        for row in oracle.results(NAMES) if emit == "close" else oracle.open_windows(NAMES):
-            windows.setdefault(row[1], []).append((-row[3], row[0] is None, row[0] or "", row[0]))
-        wanted = {
-            (start, rank): (one[3], -one[0])
-            for start, all_ in windows.items()
-            for rank, one in enumerate(sorted(all_)[:2], 1)
-        }
-        found = {(microseconds(row.window_start), row.rank): (row.key, row.events) for row in rows}
-        assert found == wanted, emit
+def test_the_top_of_each_window(
+    emit: Any, seed: int, lateness: int, partitions: int, parallelism: int, cut: int
+) -> None:
+    events = random_events(seed, 40, 6, 15)
+    job = Job("trending", parallelism=parallelism)
+    seen = job.source(ListSource([], Seen), id="in", time="at")
+    windowed = seen.window(Sliding("10s", "5s"), key="key", lateness=f"{lateness}s", emit=emit, id="w")
+    windowed.aggregate(TimeSummary, **AGGREGATES).top(2, by="events", id="top").sink(NONE, id="out")
+    rows = run(job, {"in": events}, seed=seed, epoch_events=cut, partitions=partitions).outputs["out"]
+    oracle = Oracle(Case(Sliding("10s", "5s"), lateness, partitions), events)
+    windows: dict[Any, list[Any]] = {}
+    for row in oracle.results(NAMES) if emit == "close" else oracle.open_windows(NAMES):
+        windows.setdefault(row[1], []).append((-row[3], row[0] is None, row[0] or "", row[0]))
+    wanted = {
+        (start, rank): (one[3], -one[0])
+        for start, all_ in windows.items()
+        for rank, one in enumerate(sorted(all_)[:2], 1)
+    }
+    assert {(microseconds(row.window_start), row.rank): (row.key, row.events) for row in rows} == wanted
 
 
 # ---- windows of windows ----------------------------------------------------------------------------------------------------

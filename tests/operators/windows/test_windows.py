@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from typing import Any
 
@@ -138,3 +139,34 @@ def test_windows_equal_duckdb(
         crash_at=crashes(seed, lives),
     )
     check(case, events, result)
+
+
+def trial(seed: int) -> None:
+    """A random case of a random kind. To replay one: PYTHONPATH=tests python -m operators.windows.test_windows SEED"""
+    rng = random.Random(seed)
+    window = KINDS[rng.choice(list(KINDS))]
+    lateness, partitions = rng.choice([0, 0, 3, 7, 30]), rng.randint(1, 3)
+    if window.by_count:
+        lateness, partitions = 0, 1
+    case = Case(window, lateness, partitions)
+    disorder, base = rng.choice([0, 5, 40]), rng.choice([0, -1_767_225_700])
+    events = random_events(seed, rng.choice([5, 30, 120]), rng.choice([1, 4, 30]), disorder, base)
+    job, lives = job_of(case, rng.randint(1, 3)), crashes(seed, rng.randint(0, 2))
+    cut = rng.choice([1, 3, 10, 100])
+    check(case, events, run(job, {"in": events}, seed=seed, epoch_events=cut, partitions=partitions, crash_at=lives))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_many_cases(first: int) -> None:
+    for seed in range(first, first + 10):
+        try:
+            trial(seed)
+        except Exception as error:
+            raise AssertionError(
+                f"seed {seed}; to replay it: PYTHONPATH=tests python -m operators.windows.test_windows {seed}"
+            ) from error
+
+
+if __name__ == "__main__":
+    trial(int(sys.argv[1]))

@@ -16,7 +16,11 @@ Array = np.ndarray[Any, Any]
 
 def grouped(keys: pa.RecordBatch, numbers: Sequence[Array]) -> Groups:
     """The groups of rows with equal keys and equal numbers."""
-    codes, count = key_codes(keys)
+    return finer(*key_codes(keys), numbers)
+
+
+def finer(codes: Array, count: int, numbers: Sequence[Array]) -> Groups:
+    """The groups of rows with equal codes, of which there are `count`, and equal numbers."""
     for column in numbers:
         codes, count = _with_numbers(codes, count, column)
     return compact(codes, count)

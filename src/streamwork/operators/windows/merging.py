@@ -13,7 +13,6 @@ import pyarrow as pa
 from streamwork.components.table_operator import NEVER, StateTable, TableCollector
 from streamwork.components.times import microseconds
 from streamwork.operators.aggregates.columns import Array, Groups, Parts, take
-from streamwork.operators.windows.grouping import compact, grouped
 from streamwork.operators.windows.kinds import Assigner
 from streamwork.operators.windows.plan import CLOSES, END, Emission, WindowPlan, numbers_of, times_of
 
@@ -24,6 +23,7 @@ class Windows:
     def __init__(self, plan: WindowPlan) -> None:
         self.plan = plan
         self._corrects = plan.emission is Emission.CLOSE and plan.lateness > 0
+        self._distinct = Distinct()
         self._changed = np.zeros(
             0, bool
         )  # by place, since the last checkpoint, where these emit; empty after each checkpoint
@@ -36,35 +36,42 @@ class Windows:
         """
         plan = self.plan
         keys = partials.select([*plan.state_key, *plan.sub_key_fields])
-        groups, (at, places), new = located(keys, state.find(keys))
-        parts, ends = plan.parts_of(partials), numbers_of(partials.column(END))
+        ends = numbers_of(partials.column(END))
         rows = np.arange(len(ends)) if source is None else source
-        if groups is not None:
-            parts, lasts = plan.combined(parts, groups), groups.lasts
-            keys, ends, rows = keys.take(pa.array(lasts)), ends[lasts], rows[lasts]
-        merged = plan.merged(plan.stored(state, places), take(parts, at)) if len(at) else take(parts, at)
-        fresh = take(parts, new)
-        reached = ends <= minimum_of(collector) if self._corrects else np.zeros(len(ends), bool)
-        made = []
-        for some, mine in ((at, merged), (new, fresh)):
-            if (chosen := np.flatnonzero(reached[some])).size:
-                which = some[chosen]
-                made.append((self._results(keys.take(pa.array(which)), ends[which], take(mine, chosen)), rows[which]))
-        if len(at):
-            plan.store(state, places, merged)
-            self._note(places)
-        if len(new):
-            self.store(state, keys.take(pa.array(new)), ends[new], np.ones(len(new), bool), fresh, reached[new])
-        for results, source in made:
-            order = np.argsort(source, kind="stable")
-            collector.emit_batch(results.take(pa.array(order)), rows=source[order])
+        all_places = state.place(keys)
+        try:
+            places, groups = self._distinct.of(all_places)
+            parts = plan.parts_of(partials)
+            if groups is not None:
+                lasts = groups.lasts
+                parts, ends, rows = plan.combined(parts, groups), ends[lasts], rows[lasts]
+            is_new = np.isnat(state.numbers(plan.due, places))
+            old = np.flatnonzero(~is_new)
+            if len(old):
+                merged = plan.merged(plan.stored(state, places[old]), take(parts, old))
+                parts = merged if len(old) == len(places) else plan.replaced(parts, old, merged)
+            reached = ends <= minimum_of(collector) if self._corrects else np.zeros(len(ends), bool)
+            results = None
+            if (which := np.flatnonzero(reached)).size:
+                which = which[np.argsort(rows[which], kind="stable")]
+                results = self._results(state.keys(places[which]), ends[which], take(parts, which))
+        except BaseException:
+            state.forget(all_places[np.isnat(state.numbers(plan.due, all_places))])
+            raise
+        self._store(state, places, ends, is_new, parts, reached)
+        if results is not None:
+            collector.emit_batch(results, rows=rows[which])
 
     def store(
         self, state: StateTable, keys: pa.RecordBatch, ends: Array, is_new: Array, parts: Parts, has_emitted: Array
     ) -> None:
         """Store windows, of which some are new, and some have emitted."""
+        self._store(state, state.place(keys), ends, is_new, parts, has_emitted)
+
+    def _store(
+        self, state: StateTable, places: Array, ends: Array, is_new: Array, parts: Parts, has_emitted: Array
+    ) -> None:
         plan = self.plan
-        places = state.place(keys)
         if not isinstance(plan.window, Assigner):
             state.put(END, places[is_new], ends[is_new].view("datetime64[us]"))
         if plan.due == CLOSES:
@@ -146,20 +153,21 @@ def minimum_of(collector: TableCollector) -> int:
     return NEVER if collector.watermark is None else microseconds(collector.watermark)
 
 
-def located(keys: pa.RecordBatch, places: Array) -> tuple[Groups | None, tuple[Array, Array], Array]:
-    """(groups of rows with one key: None if each row is one; (group, place) of those that the state has; those that it has not)
+class Distinct:
+    """Finds places that come several times, without sorting."""
 
-    `places` are those of the rows, -1 where the state has none.
-    """
-    known = places >= 0
-    rows = np.flatnonzero(known)
-    strange = np.flatnonzero(~known)
-    fresh = grouped(keys.take(pa.array(strange)), []) if len(strange) else Groups(strange, 0)
-    distinct = np.unique(places[rows]) if len(rows) else rows
-    if fresh.count == len(strange) and len(distinct) == len(rows):
-        return None, (rows, places[rows]), strange
-    codes = np.empty(len(places), np.int64)
-    codes[rows] = np.searchsorted(distinct, places[rows])
-    codes[strange] = len(distinct) + fresh.codes
-    groups = compact(codes, len(distinct) + fresh.count)
-    return groups, (np.arange(len(distinct)), distinct), np.arange(len(distinct), groups.count)
+    def __init__(self) -> None:
+        self._scratch = np.zeros(0, np.int64)
+
+    def of(self, places: Array) -> tuple[Array, Groups | None]:
+        """(the distinct places; the groups of rows with one place: None if each row is one)"""
+        if len(places) and (size := int(places.max()) + 1) > len(self._scratch):
+            self._scratch = np.zeros(2 * size, np.int64)
+        rows = np.arange(len(places))
+        self._scratch[places] = rows
+        is_last = self._scratch[places] == rows
+        if is_last.all():
+            return places, None
+        distinct = places[is_last]
+        self._scratch[distinct] = np.arange(len(distinct))
+        return distinct, Groups(self._scratch[places], len(distinct))

@@ -13,7 +13,7 @@ from streamwork.operators.aggregates.columns import Array, Groups, take
 from streamwork.operators.aggregates.ordered import ORDER
 from streamwork.operators.late import Judged, judge
 from streamwork.operators.windows.assign import assigned, check_range, expanded, sessions, span
-from streamwork.operators.windows.grouping import grouped, key_codes
+from streamwork.operators.windows.grouping import finer, grouped, key_codes
 from streamwork.operators.windows.kinds import Assigner, Fixed, Session, Sliding
 from streamwork.operators.windows.plan import EVERYTHING, WindowPlan, keys_of, numbers_of
 
@@ -104,13 +104,14 @@ class Reducer:
         """Events that the same windows take are reduced first; then the windows get what was reduced, in no order of events."""
         first, last = span(times, watermarks, window, self._plan.lateness)
         slides = window.step < window.length
-        groups = grouped(keys, [last, first] if slides else [last])
+        owners, owner_count = key_codes(keys)
+        groups = finer(owners, owner_count, [last, first] if slides else [last])
         parts = self._plan.partials(batch, groups)
         codes, numbers, rows = np.arange(groups.count), last[groups.firsts], groups.firsts
         if slides:
             codes, numbers = expanded(first[rows], numbers)
             rows = rows[codes]
-            again = grouped(keys.take(pa.array(rows)), [numbers])
+            again = finer(owners[rows], owner_count, [numbers])
             parts = self._plan.combined(take(parts, codes), again)
             rows, numbers = rows[again.firsts], numbers[again.firsts]
         starts, ends = numbers * window.step, numbers * window.step + window.length

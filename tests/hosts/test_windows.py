@@ -1,0 +1,87 @@
+"""Windows on every host: what DuckDB gives, fused and behind an exchange, over a change of host; with open state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from operators.join_jobs import written
+from operators.windows.oracle import AGGREGATES, Case, Oracle, Seen, TimeSummary, random_events
+from operators.windows.test_windows import KINDS, NAMES, last_of_each, plain, rows_of
+from sample import run_job
+from streamwork import EventLog, Job, LogSource, ParquetSink
+from streamwork.job import Layout
+from streamwork.testing import Result
+
+PARTITIONS = 2
+
+
+def append(folder: Path, events: list[Seen]) -> None:
+    with EventLog.create(folder / "log", Seen, key="key", partitions=PARTITIONS, exist_ok=True) as log:
+        log.append(events)
+
+
+def window_job(folder: Path, case: Case, parallelism: int) -> Job:
+    job = Job("windows", parallelism=parallelism)
+    seen = job.source(LogSource(folder / "log", Seen, max_events=40), id="in", time="at")
+    made = seen.window(case.window, key="key", lateness=f"{case.lateness}s", id="w").aggregate(
+        TimeSummary, **AGGREGATES
+    )
+    made.sink(ParquetSink(folder / "out" / "out"), id="out")
+    made.channel("late").sink(ParquetSink(folder / "out" / "late"), id="late")
+    return job
+
+
+def check_files(job: Job, folder: Path, case: Case, events: list[Seen]) -> None:
+    outputs, oracle = written(job, folder / "out"), Oracle(case, events)
+    result = Result(outputs, {}, [], {}, {})
+    assert outputs["out"] and outputs["late"]
+    assert last_of_each(rows_of(result)) == set(plain(oracle.results(NAMES)))
+    assert Counter((one.number, one.late_by) for one in outputs["late"]) == Counter(oracle.late())
+
+
+@pytest.mark.parametrize("kind", ["sliding", "session"])
+@pytest.mark.parametrize("parallelism", [2, 3], ids=["fused", "exchange"])
+@pytest.mark.slow(mode="microbatch")
+def test_results_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str, parallelism: int) -> None:
+    case = Case(KINDS[kind], 3, PARTITIONS, fused=True)
+    events = random_events(11, 150, 6, 30)
+    append(tmp_path, events)
+    (tmp_path / "out").mkdir()
+    job = window_job(tmp_path, case, parallelism)
+    exchanged = any(edge.exchange for edge in Layout.of(job.graph(), 256).edges if edge.to_id == "w")
+    assert exchanged is (parallelism == 3)
+    run_job(job, tmp_path / "root", mode)
+    if exchanged:
+        outputs, oracle = written(job, tmp_path / "out"), Oracle(case, events)
+        found = last_of_each(rows_of(Result(outputs, {}, [], {}, {})))
+        assert found and found <= set(plain(oracle.results(NAMES))), "all instances wait for both partitions"
+        assert Counter((one.number, one.late_by) for one in outputs["late"]) == Counter(oracle.late())
+    else:
+        check_files(job, tmp_path, case, events)
+
+
+@pytest.mark.spark
+def test_hosts_take_over_from_each_other(tmp_path: Path, spark: Any) -> None:
+    case, events = Case(KINDS["fixed"], 7, PARTITIONS, fused=True), random_events(12, 150, 6, 30)
+    (tmp_path / "out").mkdir()
+    for start, mode in ((0, "local"), (50, "microbatch"), (100, "local")):
+        append(tmp_path, events[start : start + 50] if start < 100 else events[100:])
+        job = window_job(tmp_path, case, 2)
+        run_job(job, tmp_path / "root", mode)
+    check_files(job, tmp_path, case, events)
+
+
+def test_the_state_of_windows_is_open(tmp_path: Path) -> None:
+    """The files have the columns of the key, the window and the aggregates."""
+    append(tmp_path, random_events(13, 40, 3, 0))
+    (tmp_path / "out").mkdir()
+    run_job(window_job(tmp_path, Case(KINDS["fixed"]), 1), tmp_path / "root")
+    files = sorted((tmp_path / "root" / "windows" / "state" / "w" / "0").glob("*.parquet"))
+    names = pq.ParquetFile(files[-1]).schema_arrow.names
+    assert names[:3] == ["key", "window_start", "window_end"]
+    assert {"events", "total", "mean_sum", "mean_count", "low", "high", "distinct"} <= set(names)
