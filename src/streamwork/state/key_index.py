@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Same = Callable[[Array, Array], Array]
-"""(numbers of rows, places) -> for each pair, True if the row has the key of the place."""
+Same = Callable[[Array | None, Array], Array]
+"""(numbers of rows, or None for all; places) -> for each pair, True if the row has the key of the place."""
 Twins = Callable[[Array, Array], Array]
 """(numbers of rows, numbers of rows) -> for each pair, True if both have the same key."""
 
@@ -39,23 +39,27 @@ class KeyIndex:
 
     def find(self, hashes: Array, same: Same) -> Array:
         """The place of each row; -1 where there is none."""
-        found = np.full(len(hashes), -1, np.int64)
         if not self._count:
-            return found
-        rows, at, tags = np.arange(len(hashes)), self._home(hashes), hashes & _TAG
+            return np.full(len(hashes), -1, np.int64)
+        at, tags = self._home(hashes), hashes & _TAG
+        here = self._slots.take(at)  # faster than an index
+        hit = (here & ~_PLACE) == tags
+        places = (here & _PLACE).view(np.int64)
+        if not hit.all():
+            places[~hit] = 0  # any: the comparison does not count
+        hit &= same(None, places)  # most keys are in their first slot, so all rows are compared
+        found = np.where(hit, places, -1)
+        rows = np.flatnonzero(~hit & (here != _EMPTY))
+        tags, at = tags[rows], self._next(at[rows])
         while len(rows):
-            here = self._slots[at]
+            here = self._slots.take(at)
             hits = np.flatnonzero((here & ~_PLACE) == tags)
             on = here != _EMPTY
             if len(hits):
-                asked, places = rows[hits], (here[hits] & _PLACE).astype(np.int64)
+                asked, places = rows[hits], (here[hits] & _PLACE).view(np.int64)
                 equal = same(asked, places)
-                if equal.all():
-                    found[asked] = places
-                    on[hits] = False
-                else:
-                    found[asked[equal]] = places[equal]
-                    on[hits[equal]] = False
+                found[asked[equal]] = places[equal]
+                on[hits[equal]] = False
             left = np.flatnonzero(on)
             rows, tags, at = rows[left], tags[left], self._next(at[left])
         return found
@@ -110,7 +114,7 @@ class KeyIndex:
         self._count -= len(places)
 
     def _home(self, hashes: Array) -> Array:
-        return (hashes & np.uint64(len(self._slots) - 1)).astype(np.int64)
+        return np.asarray((hashes & np.uint64(len(self._slots) - 1)).view(np.int64))
 
     def _next(self, at: Array) -> Array:
         return (at + 1) & (len(self._slots) - 1)

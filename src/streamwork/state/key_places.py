@@ -122,7 +122,7 @@ class Asked:
             mine.tidy(len(self._of), self._of.places)
         return places, new
 
-    def _same(self, rows: Array, places: Array) -> Array:
+    def _same(self, rows: Array | None, places: Array) -> Array:
         return self._all(mine.same(places, given, rows) for mine, given in self._columns)
 
     @staticmethod

@@ -93,10 +93,10 @@ class LayeredTable(Table):
             self._codes = np.empty(self._rows.room, np.int32)
         numbers = np.arange(len(places), dtype=np.int32)
         self._codes[places[::-1]] = numbers[::-1]  # of several rows with one place, the first one remains
-        first = np.flatnonzero(self._codes[places] == numbers)
+        first = np.flatnonzero(self._codes.take(places) == numbers)
         own = places[first]
         self._codes[own] = numbers[: len(own)]
-        return Placed(self._codes[places], own, new, first, None)
+        return Placed(self._codes.take(places), own, new, first, None)
 
     def _placed(self, keys: pa.RecordBatch) -> tuple[Array, Array]:
         places, new = self._place(keys)

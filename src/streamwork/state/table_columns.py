@@ -45,9 +45,10 @@ class NumpyColumn:
     def rows(self, given: Array, rows: Array) -> Array:
         return np.asarray(given[rows])
 
-    def same(self, places: Array, given: Array, rows: Array) -> Array:
-        """For each pair, True if the value at the place is that of the row of `given`."""
-        return np.asarray(_comparable(self._values).take(places) == _comparable(given).take(rows))
+    def same(self, places: Array, given: Array, rows: Array | None) -> Array:
+        """For each pair, True if the value at the place is that of the row of `given`, of which None is all."""
+        theirs = _comparable(given)
+        return np.asarray(_comparable(self._values).take(places) == (theirs if rows is None else theirs.take(rows)))
 
     def twins(self, given: Array, rows: Array, others: Array) -> Array:
         comparable = _comparable(given)
@@ -114,9 +115,9 @@ class ArrowColumn:
     def rows(self, given: pa.Array, rows: Array) -> pa.Array:
         return given.take(pa.array(rows))
 
-    def same(self, places: Array, given: pa.Array, rows: Array) -> Array:
-        """For each pair, True if the value at the place is that of the row of `given`."""
-        return equal(self.take(places), given.take(pa.array(rows)))
+    def same(self, places: Array, given: pa.Array, rows: Array | None) -> Array:
+        """For each pair, True if the value at the place is that of the row of `given`, of which None is all."""
+        return equal(self.take(places), given if rows is None else given.take(pa.array(rows)))
 
     def twins(self, given: pa.Array, rows: Array, others: Array) -> Array:
         return equal(given.take(pa.array(rows)), given.take(pa.array(others)))

@@ -62,13 +62,13 @@ class TextColumn(ArrowColumn):
     def rows(self, given: Any, rows: Array) -> Any:
         return Text(given.values.take(pa.array(rows)), given.words.take(rows, axis=0), given.hashes[rows])
 
-    def same(self, places: Array, given: Any, rows: Array) -> Array:
-        mine = self._words.take(places, axis=0)  # much faster than self._words[places]
-        same = _same_words(mine, given.words.take(rows, axis=0))
+    def same(self, places: Array, given: Any, rows: Array | None) -> Array:
+        mine = self._words.take(places, axis=0)  # much faster than an index
+        same = _same_words(mine, given.words if rows is None else given.words.take(rows, axis=0))
         if self._has_long:
             long = np.flatnonzero(same & (mine[:, -1] >> _MARK == LONG))
             if len(long):
-                same[long] = super().same(places[long], given.values, rows[long])
+                same[long] = super().same(places[long], given.values, long if rows is None else rows[long])
         return same
 
     def twins(self, given: Any, rows: Array, others: Array) -> Array:
