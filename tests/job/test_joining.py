@@ -187,11 +187,18 @@ def test_behind_a_map_the_time_field_is_named(streams):
 def test_kinds_of_joins(streams):
     with refused("SW-JOIN-HOW", "how='outer' is not a kind of join"):
         streams.clicks.join(streams.purchases, key="user", within=5, how="outer", id="joined")
+    tables = [streams.purchases.table(key="user", id=f"p{n}") for n in range(2)]
+    untimed = streams.timeless.table(key="user", id="newest")
     for how in ("right", "full"):
-        with refused("SW-JOIN-HOW", "table 'p.* has no time at which one of its rows has found no match"):
-            streams.clicks.join(streams.purchases.table(key="user", id=f"p{how}"), key="user", how=how, id="joined")
+        with refused("SW-JOIN-HOW", "table 'newest', which is joined on arrival, has no time at which one of its rows"):
+            streams.clicks.join(untimed, key="user", how=how, id="joined")
+        with refused("SW-JOIN-HOW", "a join with several tables has no time at which"):
+            streams.clicks.join(*tables, key="user", how=how, id="joined")
         with refused("SW-JOIN-HOW", "table 'static'"):
             streams.clicks.join(pa.table({"user": ["a"]}), key="user", how=how, id="joined")
+    assert names(streams.clicks.join(tables[0], key="user", how="full", id="joined")) == [
+        "user", "at?", "page?", "p0_at?", "price?",
+    ]  # fmt: skip
 
 
 def test_arguments_without_meaning_are_refused(streams):

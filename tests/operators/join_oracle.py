@@ -100,12 +100,18 @@ class Oracle:
 
     def as_of(self, how: str, lateness: int, table_lateness: int) -> list[tuple]:
         """(key, left time, left value, right time, right value)"""
-        kind = "left" if how == "left" else ""
+        kind = "left" if how in ("left", "full") else ""
+        parts = [f"select l.k, l.t, l.v, r.t, r.v from l asof {kind} join r on l.k = r.k and l.t >= r.t"]
+        if how in ("right", "full"):
+            met = "l.k = r.k and l.t >= r.t and l.t < r.until"
+            over = f"r.until + {max(lateness, table_lateness)} <= r.m"
+            parts.append(f"select k, null, null, t, v from r where {over} and not exists (from l where {met})")
         sql = f"""with l as (from arrived where input = 'left' and (w is null or t + {lateness} >= w)
                              and t + {table_lateness} < m),
-                       r as (from arrived where input = 'right' and (w is null or t + {table_lateness} >= w)
-                             and k is not null qualify n = max(n) over (partition by k, t))
-                  select l.k, l.t, l.v, r.t, r.v from l asof {kind} join r on l.k = r.k and l.t >= r.t"""
+                       last as (from arrived where input = 'right' and (w is null or t + {table_lateness} >= w)
+                                qualify n = max(n) over (partition by k, t)),
+                       r as (select *, lead(t) over (partition by k order by t) as until from last)
+                  {" union all ".join(parts)}"""
         return self._duck.execute(sql).fetchall()
 
     def windows(self, how: str, lateness: int) -> list[tuple]:

@@ -55,7 +55,8 @@ def test_two_streams(duck, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_stream_and_a_table(duck, seed):
     chosen = random.Random(seed)
-    how, history, lateness = chosen.choice(("inner", "left")), chosen.randint(0, 6), chosen.randint(0, 4)
+    how = chosen.choice(("inner", "left", "right", "full"))
+    history, lateness = chosen.randint(0, 6), chosen.randint(0, 4)
     partitions, parallelism = chosen.randint(1, 3), chosen.randint(1, 3)
     keys = KEYS if seed % 3 else KEYS[1:2]
     rows = random_rows(seed, chosen.randint(0, 80), partitions, keys, chosen.randint(0, 9))

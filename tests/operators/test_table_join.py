@@ -14,6 +14,7 @@ from operators.waves import Arriving, Input, Waves, key_of
 from streamwork import WrongUse
 from streamwork.components.times import microseconds
 from streamwork.operators.joins.kinds import JoinKind
+from streamwork.operators.joins.outer_table_join import OuterTableJoin
 from streamwork.operators.joins.result import Side, result_of
 from streamwork.operators.joins.table import TableOfStream
 from streamwork.operators.joins.table_join import TableJoin, TimedTableJoin
@@ -37,7 +38,8 @@ def chain(how: str, history: int = 0, lateness: int | None = None, table_latenes
     table = TableOfStream(RIGHT, "at", history * SECOND, table_lateness * SECOND)
     kind = JoinKind.known(how)
     late = history if lateness is None else lateness
-    join = TimedTableJoin(LEFT, [table], kind, result_of([LEFT, RIGHT], kind, "priced"), "at", late * SECOND)
+    operator = OuterTableJoin if kind.keeps_right else TimedTableJoin
+    join = operator(LEFT, [table], kind, result_of([LEFT, RIGHT], kind, "priced"), "at", late * SECOND)
     inputs = {"left": Input("at", PARTITIONS, "join"), "right": Input("at", PARTITIONS, "quotes")}
     return Waves(
         {"quotes": table, "join": join}, {"quotes": key_of(Purchase, "user"), "join": key_of(Click, "user")}, inputs
@@ -64,7 +66,7 @@ def priced(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @given(
     st.lists(ROWS, max_size=30),
     st.lists(st.integers(0, 5), max_size=4).filter(lambda cuts: not cuts or any(cuts)),
-    st.sampled_from(["inner", "left"]),
+    st.sampled_from(["inner", "left", "right", "full"]),
     st.integers(0, 8),
     st.integers(0, 4),
 )
@@ -96,12 +98,14 @@ def steady(count: int) -> list[Row]:
     return [Row(side, part, "ab"[part], time, 1) for time in range(count) for side, part in sides]
 
 
-def test_versions_and_rows_are_kept_no_longer_than_they_are_needed():
-    ran = chain("left", history=5)
+@pytest.mark.parametrize("how", ["left", "full"])
+def test_versions_and_rows_are_kept_no_longer_than_they_are_needed(how):
+    ran = chain(how, history=5)
     rows = steady(40)
     for start in range(0, len(rows), 4):
         ran.wave([Arriving(row.input, row.partition, row.event) for row in rows[start : start + 4]])
-        assert len(ran.states["join"]) <= 2  # those of the last second
+        met = 2 * 7 if how == "full" else 0  # versions that are not over
+        assert len(ran.states["join"]) <= 2 + met  # those of the last second
         assert len(ran.states["quotes"]) <= 2 * 8
     last = ran.states["quotes"]
     assert {"a", "b"} == set(last.values("user", last.places()).to_pylist())
@@ -122,6 +126,23 @@ def test_a_version_that_is_forgotten_too_early_is_noticed(duck):
     expected = priced(Oracle(duck, rows, PARTITIONS).as_of("inner", 10, 0))
     assert joined(run(chain("inner", history=10), rows, [1])) == expected
     early = chain("inner", history=0, lateness=10)
+    assert joined(run(early, rows, [1])) != expected
+
+
+def test_a_version_that_is_over_too_early_is_noticed(duck):
+    """A negative control: a late row meets a version that was given up for unmatched."""
+    begin = [Row(s, p, "z", 1, 1) for s in ("left", "right") for p in (0, 1)]
+    ends = [Row(s, p, "z", 12, 1) for s in ("left", "right") for p in (0, 1)]
+    rows = [*begin, Row("right", 0, "a", 2, 1), Row("right", 0, "a", 5, 2), *ends, Row("left", 0, "a", 3, 1)]
+    expected = priced(Oracle(duck, rows, PARTITIONS).as_of("full", 9, 0))
+    assert joined(run(chain("full", history=9), rows, [1])) == expected
+    early = chain("full", history=9)
+    given = early.operators["join"].on_time
+
+    def hasty(clock, time, state, tables, collector):
+        given(clock, time + 4 * SECOND, state, tables, collector)
+
+    early.operators["join"].on_time = hasty
     assert joined(run(early, rows, [1])) != expected
 
 

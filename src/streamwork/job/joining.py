@@ -17,6 +17,7 @@ from streamwork.job.event_time import declared_times, time_field
 from streamwork.job.node import arrow_types
 from streamwork.job.retry import Retry
 from streamwork.operators.joins.kinds import How, JoinKind
+from streamwork.operators.joins.outer_table_join import OuterTableJoin
 from streamwork.operators.joins.reference import Reference, ReferenceJoin
 from streamwork.operators.joins.result import Side, result_of
 from streamwork.operators.joins.static import StaticTable
@@ -80,8 +81,8 @@ class JoinOptions(TypedDict, total=False):
     """The options of `Stream.join`."""
 
     how: How
-    """Which rows are emitted without a match: "inner" (the default), "left", "right", "full". With tables, static tables and
-    lookups, "inner" or "left"."""
+    """Which rows are emitted without a match: "inner" (the default), "left", "right", "full". "right" and "full" are for two
+    streams, and for one table with event time: a version that no row has met is emitted when it is over."""
     within: Duration
     """Two streams: rows match whose times are at most this far apart."""
     as_of: str
@@ -161,14 +162,18 @@ class JoinCall:
 
     def _with_tables(self, tables: list[Table[Any]], kind: JoinKind) -> Stream[Any]:
         self._refuse(within=self.within, other_key=self.other_key, other_time=self.other_time)
-        kind = kind.without_right(f"table {tables[0].id!r}")
         operators = [table._operator for table in tables]
+        timed = self._is_timed(operators)
+        if not timed:
+            kind = kind.without_right(f"table {tables[0].id!r}, which is joined on arrival,")
+        elif len(tables) > 1:
+            kind = kind.without_right("a join with several tables")
         left = self._left()
         for operator in operators:
             self._check_keys(left, operator.side)
         result = result_of([left, *(operator.side for operator in operators)], kind, self.id, self.to)
         others = {table.id: (table._stream, table._operator.side.key) for table in tables}
-        if not self._is_timed(operators):
+        if not timed:
             self._refuse(lateness=self.lateness)
             return self._apply(TableJoin(left, operators, kind, result), left.key, others)
         history = min(operator.history for operator in operators)
@@ -181,7 +186,8 @@ class JoinCall:
                 "give the table a history= of at least that",
             )
         time = _time(self.stream, self.as_of or self.time, f"join {self.id!r}")
-        return self._apply(TimedTableJoin(left, operators, kind, result, time, lateness), left.key, others)
+        join = OuterTableJoin if kind.keeps_right else TimedTableJoin
+        return self._apply(join(left, operators, kind, result, time, lateness), left.key, others)
 
     def _with_references(self, kind: JoinKind) -> Stream[Any]:
         self._refuse(

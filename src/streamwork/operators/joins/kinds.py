@@ -38,6 +38,6 @@ class JoinKind(Enum):
             raise WrongUse(
                 "SW-JOIN-HOW",
                 f"how={self.value!r}, but {what} has no time at which one of its rows has found no match",
-                'use inner or left; for rows of both sides that find no match, join two streams: within="30min"',
+                'use inner or left; or join two streams, within="30min", or one table with event time',
             )
         return self

@@ -92,11 +92,11 @@ class TableOfStream(TableOperator[Any, Any, Any]):
                 collector.emit_batch(judged.batch(self._late, batch), LATE, rows=late)
                 batch = batch.take(pa.array(np.flatnonzero(~judged.late)))
         keys = keys_of(batch, self.side.key, self.side.key)
-        known = rows_with_key(keys)
-        if not len(known):
-            return
-        if len(known) < batch.num_rows:
+        if self.time is None:  # a null matches nothing; with event time, an outer join emits it when it is over
+            known = rows_with_key(keys)
             batch, keys = batch.take(pa.array(known)), keys.take(pa.array(known))
+        if not batch.num_rows:
+            return
         places = state.place(keys if self.time is None else keys.append_column(FROM, batch.column(self.time)))
         for name in self.kept:
             state.put(name, places, batch.column(name))
@@ -125,7 +125,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
     def _end_versions(self, state: StateTable, keys: pa.RecordBatch, since: int) -> None:
         """Let each version of these keys end where the next one begins. None begins before `since` that was not there."""
         _, known = distinct(keys, self.side.key)
-        codes, places = state.matches(known)
+        codes, places = state.matches(known, nulls=True)
         near = state_times(state, UNTIL, places) > since
         codes, places = codes[near], places[near]
         times = state_times(state, FROM, places)

@@ -71,33 +71,24 @@ class TableJoin(TableOperator[Any, Any, Any]):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         keys = keys_of(rows.batch, self._left.key, self._left.key)
-        self._meet(keys, rows.batch.column, None, np.arange(rows.batch.num_rows), tables, collector)
+        found = self._met(keys, None, tables)
+        for matched, piece in self._joined(rows.batch.column, found, tables):
+            collector.emit_batch(piece, rows=matched)
 
-    def _meet(
-        self,
-        keys: pa.RecordBatch,
-        column: Column,
-        times: Array | None,
-        rows: Array,
-        tables: Mapping[str, StateTable],
-        collector: TableCollector,
-    ) -> None:
-        """Emit rows with the versions that they meet. `column` has the fields of the left side; `rows` are their places in the
-        batch that has arrived.
-        """
-        for matched, piece in self._joined(keys, column, times, tables):
-            collector.emit_batch(piece, rows=rows[matched])
-
-    def _joined(
-        self, keys: pa.RecordBatch, column: Column, times: Array | None, tables: Mapping[str, StateTable]
-    ) -> Iterator[tuple[Array, pa.RecordBatch]]:
-        """(the rows that are emitted, their result), piece by piece"""
+    def _met(self, keys: pa.RecordBatch, times: Array | None, tables: Mapping[str, StateTable]) -> list[Array]:
+        """For each table, the place of the version that each row meets; -1 where there is none."""
         codes, known = distinct(keys, keys.schema.names)
         found: list[Array] = []
         for name, table in self._tables.items():
             asked = keys_of(known, known.schema.names, table.side.key)
             found.append(versions_at(table, tables[name], codes, asked, times))
-        rows = np.arange(len(codes))
+        return found
+
+    def _joined(
+        self, column: Column, found: list[Array], tables: Mapping[str, StateTable]
+    ) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """(the rows that are emitted, their result), piece by piece. `column` has the fields of the left side."""
+        rows = np.arange(len(found[0]))
         if not self._kind.keeps_left:
             rows = np.flatnonzero(np.all([places >= 0 for places in found], axis=0))
         sides = list(self._tables.values())
@@ -120,7 +111,7 @@ class TableJoin(TableOperator[Any, Any, Any]):
 class TimedTableJoin(TableJoin):
     """Joins rows with the versions of tables that are valid at their time."""
 
-    sub_key = Waiting
+    sub_key: type[Record] | None = Waiting
     is_numbered = True
     judges_lateness = True
     clocks = frozenset((TimerClock.EVENT,))
@@ -172,9 +163,10 @@ class TimedTableJoin(TableJoin):
             waits[ready] = False
             if len(ready):
                 some = batch.take(pa.array(ready))
-                self._meet(
-                    keys_of(some, self._left.key, self._left.key), some.column, times[ready], ready, tables, collector
-                )
+                found = self._met(keys_of(some, self._left.key, self._left.key), times[ready], tables)
+                for matched, piece in self._joined(some.column, found, tables):
+                    collector.emit_batch(piece, rows=ready[matched])
+                self._remember(found, tables, state)
         waiting = np.flatnonzero(waits)
         if len(waiting):
             self._keep(batch.take(pa.array(waiting)), times[waiting], state)
@@ -187,9 +179,18 @@ class TimedTableJoin(TableJoin):
         tables: Mapping[str, StateTable],
         collector: TableCollector,
     ) -> None:
-        due = state.due("join_time", time - self._wait - 1)
-        if not len(due):
-            return
+        due = self._due(state, time - self._wait - 1)
+        if len(due):
+            self._release(due, state, tables, collector)
+
+    def _due(self, state: StateTable, until: int) -> Array:
+        """The rows that wait for a time up to `until`."""
+        return state.due("join_time", until)
+
+    def _release(
+        self, due: Array, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
+    ) -> None:
+        """Emit rows that have waited long enough."""
         times = state_times(state, "join_time", due)
         keys = state.keys(due).select(list(self._left.key))
 
@@ -198,9 +199,14 @@ class TimedTableJoin(TableJoin):
                 return keys.column(field)
             return state.values("join_time" if field == self._time else field, due)
 
-        for rows, piece in self._joined(keys, column, times, tables):
+        found = self._met(keys, times, tables)
+        for rows, piece in self._joined(column, found, tables):
             collector.emit_batch(piece, times=times[rows] + self._wait + 1)
         state.forget(due)
+        self._remember(found, tables, state)
+
+    def _remember(self, found: list[Array], tables: Mapping[str, StateTable], state: StateTable) -> None:
+        """Rows have met these versions."""
 
     def _keep(self, batch: pa.RecordBatch, times: Array, state: StateTable) -> None:
         """Let rows wait for their time."""
@@ -208,8 +214,10 @@ class TimedTableJoin(TableJoin):
         if not self._kind.keeps_left:
             known = rows_with_key(keys)
             batch, keys, times = batch.take(pa.array(known)), keys.take(pa.array(known)), times[known]
-        sub_key = [as_times(times), self._numbering.take(len(times), state)]
-        names = [*keys.schema.names, "join_time", NUMBER]
-        places = state.place(pa.RecordBatch.from_arrays([*keys.columns, *sub_key], names=names))
+        places = state.place(self._waiting_keys(keys, times, self._numbering.take(len(times), state)))
         for name in self._kept:
             state.put(name, places, batch.column(name))
+
+    def _waiting_keys(self, keys: pa.RecordBatch, times: Array, numbers: pa.Array) -> pa.RecordBatch:
+        """The keys and sub-keys of rows that wait."""
+        return keys.append_column("join_time", as_times(times)).append_column(NUMBER, numbers)

@@ -1,0 +1,98 @@
+"""Stream with a table, right and full: versions that no row has met are emitted when they are over.
+
+A version is over when the watermark has passed its end + the lateness of the join and of the table: then no row in time can have a
+time at which it was valid. The newest version of a key has no end, so it is not over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components.collector import TimerClock
+from streamwork.components.hashing import distinct_numbers
+from streamwork.components.schema import arrow_schema
+from streamwork.components.table_operator import NEVER, StateTable, TableCollector
+from streamwork.operators.joins.columns import Array, as_times, batch_of, in_pieces, keys_of, minimum_of, state_times
+from streamwork.operators.joins.numbering import NUMBER
+from streamwork.operators.joins.result import LEFT
+from streamwork.operators.joins.table import FROM, UNTIL, TableOfStream
+from streamwork.operators.joins.table_join import TimedTableJoin
+from streamwork.operators.joins.time_bounded import Kept
+
+
+class OuterTableJoin(TimedTableJoin):
+    """Joins rows with one table, and emits the versions that no row has met.
+
+    Its state has the rows that wait, and a row for each version that was met and is not over: `join_right` is true, `join_time` is
+    the start of the version.
+    """
+
+    sub_key = Kept
+
+    @property
+    def _table(self) -> TableOfStream:
+        (table,) = self._tables.values()
+        return table
+
+    def on_time(
+        self,
+        clock: TimerClock,
+        time: int,
+        state: StateTable,
+        tables: Mapping[str, StateTable],
+        collector: TableCollector,
+    ) -> None:
+        super().on_time(clock, time, state, tables, collector)
+        rest, before = max(self._lateness, self._wait), minimum_of(collector)
+        versions = tables[self._table.side.name]
+        over = versions.due(UNTIL, time - rest)
+        ends = state_times(versions, UNTIL, over)
+        new = ends > before - rest if before != NEVER else np.ones(len(over), bool)
+        over, ends = over[new], ends[new]
+        met = state.find(self._met_keys(versions, over))
+        self._emit_unmet(over[met < 0], ends[met < 0] + rest, versions, collector)
+        state.forget(met[met >= 0])
+
+    def _due(self, state: StateTable, until: int) -> Array:
+        due = super()._due(state, until)
+        return due[~state.numbers("join_right", due)]
+
+    def _remember(self, found: list[Array], tables: Mapping[str, StateTable], state: StateTable) -> None:
+        places = distinct_numbers(found[0][found[0] >= 0])
+        state.place(self._met_keys(tables[self._table.side.name], places))
+
+    def _waiting_keys(self, keys: pa.RecordBatch, times: Array, numbers: pa.Array) -> pa.RecordBatch:
+        return _with_sub_key(keys, False, as_times(times), numbers)
+
+    def _met_keys(self, versions: StateTable, places: Array) -> pa.RecordBatch:
+        """The keys and sub-keys under which the join remembers that versions were met."""
+        keys = keys_of(versions.keys(places), self._table.side.key, self._left.key)
+        return _with_sub_key(keys, True, versions.values(FROM, places), pa.array(np.zeros(len(places), np.int64)))
+
+    def _emit_unmet(self, places: Array, times: Array, versions: StateTable, collector: TableCollector) -> None:
+        side, schema = self._table.side, arrow_schema(self._result.event)
+
+        def result(some: Array) -> pa.RecordBatch:
+            columns = {}
+            for name, source in self._result.fields.items():
+                field = source.field
+                if source.side == LEFT:
+                    place = self._left.key.index(field) if field in self._left.key else None
+                    if place is None or side.key[place] != field:
+                        columns[name] = pa.nulls(len(some), schema.field(name).type)
+                        continue
+                columns[name] = versions.values(FROM if field == self._table.time else field, places[some])
+            return batch_of(self._result.event, columns)
+
+        for some, piece in in_pieces(result, len(places)):
+            collector.emit_batch(piece, times=times[some])
+
+
+def _with_sub_key(keys: pa.RecordBatch, right: bool, times: pa.Array, numbers: pa.Array) -> pa.RecordBatch:
+    sides = pa.array(np.full(keys.num_rows, right))
+    return pa.RecordBatch.from_arrays(
+        [*keys.columns, sides, times, numbers], names=[*keys.schema.names, "join_right", "join_time", NUMBER]
+    )
