@@ -102,6 +102,19 @@ class Waves:
                 operator.on_time(TimerClock.EVENT, self.minimum, self.states[name], self.states, collector)
                 self._take(name, collector)
 
+    def checkpoint(self) -> None:
+        for name, operator in self.operators.items():
+            collector = Collector(operator, self.minimum, None)
+            operator.on_checkpoint(self.states[name], collector)
+            self._take(name, collector)
+
+    def restart(self) -> None:
+        """Go on from a checkpoint behind an exchange: the watermark is unknown until the senders have sent it again."""
+        self.checkpoint()
+        self.minimum = NEVER
+        for operator in self.operators.values():
+            operator.setup_instance(Instance(0, 1))
+
     def run(self, arriving: list[Arriving], cuts: list[int]) -> Waves:
         """`cuts`: the sizes of waves, again and again."""
         start, number = 0, 0

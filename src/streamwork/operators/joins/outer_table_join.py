@@ -6,36 +6,60 @@ time at which it was valid. The newest version of a key has no end, so it is not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 
 from streamwork.components.collector import TimerClock
+from streamwork.components.field_types import LAST_TIME
 from streamwork.components.hashing import distinct_numbers
+from streamwork.components.made import make_record
 from streamwork.components.schema import arrow_schema
 from streamwork.components.table_operator import NEVER, StateTable, TableCollector
-from streamwork.operators.joins.columns import Array, as_times, batch_of, in_pieces, keys_of, minimum_of, state_times
+from streamwork.operators.joins.columns import (
+    Array,
+    as_times,
+    batch_of,
+    in_pieces,
+    kept_fields,
+    keys_of,
+    minimum_of,
+    state_times,
+)
+from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.numbering import NUMBER
-from streamwork.operators.joins.result import LEFT
-from streamwork.operators.joins.table import FROM, UNTIL, TableOfStream
+from streamwork.operators.joins.result import LEFT, Result, Side
+from streamwork.operators.joins.table import ALWAYS, FROM, UNTIL, TableOfStream
 from streamwork.operators.joins.table_join import TimedTableJoin
 from streamwork.operators.joins.time_bounded import Kept
+
+END = "join_until"
 
 
 class OuterTableJoin(TimedTableJoin):
     """Joins rows with one table, and emits the versions that no row has met.
 
-    Its state has the rows that wait, and a row for each version that was met and is not over: `join_right` is true, `join_time` is
-    the start of the version.
+    Its state has the rows that wait, and a row for each version that was met, or was emitted because it was over: `join_right` is
+    true, `join_time` is the start of the version, `join_until` its end when it is over. It is kept as long as the version is, so
+    that a version is emitted once, also after a restart.
     """
 
     sub_key = Kept
 
-    @property
-    def _table(self) -> TableOfStream:
-        (table,) = self._tables.values()
-        return table
+    def __init__(
+        self,
+        left: Side,
+        tables: Sequence[TableOfStream],
+        kind: JoinKind,
+        result: Result,
+        time: str,
+        lateness: int,
+    ) -> None:
+        super().__init__(left, tables, kind, result, time, lateness)
+        (self._table,) = tables
+        self._record = make_record("OuterRow", {**kept_fields(left.event, self._kept), END: (datetime, LAST_TIME)})
 
     def on_time(
         self,
@@ -49,12 +73,20 @@ class OuterTableJoin(TimedTableJoin):
         rest, before = max(self._lateness, self._wait), minimum_of(collector)
         versions = tables[self._table.side.name]
         over = versions.due(UNTIL, time - rest)
-        ends = state_times(versions, UNTIL, over)
-        new = ends > before - rest if before != NEVER else np.ones(len(over), bool)
-        over, ends = over[new], ends[new]
-        met = state.find(self._met_keys(versions, over))
-        self._emit_unmet(over[met < 0], ends[met < 0] + rest, versions, collector)
-        state.forget(met[met >= 0])
+        if before != NEVER:  # the others were over before
+            over = over[state_times(versions, UNTIL, over) > before - rest]
+        marks = state.find(self._mark_keys(versions, over))
+        met = marks >= 0
+        known = np.zeros(len(over), bool)
+        known[met] = state_times(state, END, marks[met]) != ALWAYS
+        unmet, new = over[~met], over[~known]
+        self._emit_unmet(unmet, state_times(versions, UNTIL, unmet) + rest, versions, collector)
+        state.put(END, state.place(self._mark_keys(versions, new)), versions.numbers(UNTIL, new))
+
+    def on_checkpoint(self, state: StateTable, collector: TableCollector) -> None:
+        """Forget what was kept about versions that the table forgets now."""
+        if (minimum := minimum_of(collector)) != NEVER:
+            state.forget(state.due(END, self._table.forgotten_until(minimum)))
 
     def _due(self, state: StateTable, until: int) -> Array:
         due = super()._due(state, until)
@@ -62,13 +94,13 @@ class OuterTableJoin(TimedTableJoin):
 
     def _remember(self, found: list[Array], tables: Mapping[str, StateTable], state: StateTable) -> None:
         places = distinct_numbers(found[0][found[0] >= 0])
-        state.place(self._met_keys(tables[self._table.side.name], places))
+        state.place(self._mark_keys(tables[self._table.side.name], places))
 
     def _waiting_keys(self, keys: pa.RecordBatch, times: Array, numbers: pa.Array) -> pa.RecordBatch:
         return _with_sub_key(keys, False, as_times(times), numbers)
 
-    def _met_keys(self, versions: StateTable, places: Array) -> pa.RecordBatch:
-        """The keys and sub-keys under which the join remembers that versions were met."""
+    def _mark_keys(self, versions: StateTable, places: Array) -> pa.RecordBatch:
+        """The keys and sub-keys under which the join remembers versions."""
         keys = keys_of(versions.keys(places), self._table.side.key, self._left.key)
         return _with_sub_key(keys, True, versions.values(FROM, places), pa.array(np.zeros(len(places), np.int64)))
 

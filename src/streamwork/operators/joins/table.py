@@ -120,7 +120,11 @@ class TableOfStream(TableOperator[Any, Any, Any]):
 
     def _forget(self, state: StateTable, minimum: int) -> None:
         if minimum != NEVER:
-            state.forget(state.due(UNTIL, minimum - self.history - self.lateness))
+            state.forget(state.due(UNTIL, self.forgotten_until(minimum)))
+
+    def forgotten_until(self, minimum: int) -> int:
+        """Versions that end up to this time are forgotten at this watermark: no row in time can meet them."""
+        return minimum - self.history - self.lateness
 
     def _end_versions(self, state: StateTable, keys: pa.RecordBatch, since: int) -> None:
         """Let each version of these keys end where the next one begins. None begins before `since` that was not there."""
