@@ -104,7 +104,7 @@ class Oracle:
         parts = [f"select l.k, l.t, l.v, r.t, r.v from l asof {kind} join r on l.k = r.k and l.t >= r.t"]
         if how in ("right", "full"):
             met = "l.k = r.k and l.t >= r.t and l.t < r.until"
-            over = f"r.until + {max(lateness, table_lateness)} <= r.m"
+            over = f"r.until + {max(lateness, table_lateness)} < r.m"
             parts.append(f"select k, null, null, t, v from r where {over} and not exists (from l where {met})")
         sql = f"""with l as (from arrived where input = 'left' and (w is null or t + {lateness} >= w)
                              and t + {table_lateness} < m),

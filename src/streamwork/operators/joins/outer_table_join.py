@@ -1,7 +1,8 @@
 """Stream with a table, right and full: versions that no row has met are emitted when they are over.
 
-A version is over when the watermark has passed its end + the lateness of the join and of the table: then no row in time can have a
-time at which it was valid. The newest version of a key has no end, so it is not over.
+A version is over when the watermark is beyond its end + the lateness of the join or of the table, the longer one: then it
+keeps its end, and no row in time can have a time at which it was valid. The newest version of a key has no end, so it is not
+over.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ END = "join_until"
 class OuterTableJoin(TimedTableJoin):
     """Joins rows with one table, and emits the versions that no row has met.
 
-    Its state has the rows that wait, and a row for each version that was met, or was emitted because it was over: `join_right` is
-    true, `join_time` is the start of the version, `join_until` its end when it is over. It is kept as long as the version is, so
-    that a version is emitted once, also after a restart.
+    Its state has the rows that wait, and a row for each version that was met, or was emitted because it was over: `join_right`
+    is true, `join_time` is the start of the version, `join_until` its end when it is over. It is kept as long as the version
+    is, so that a version is emitted once, also after a restart.
     """
 
     sub_key = Kept
@@ -72,15 +73,15 @@ class OuterTableJoin(TimedTableJoin):
         super().on_time(clock, time, state, tables, collector)
         rest, before = max(self._lateness, self._wait), minimum_of(collector)
         versions = tables[self._table.side.name]
-        over = versions.due(UNTIL, time - rest)
+        over = versions.due(UNTIL, time - rest - 1)
         if before != NEVER:  # the others were over before
-            over = over[state_times(versions, UNTIL, over) > before - rest]
+            over = over[state_times(versions, UNTIL, over) >= before - rest]
         marks = state.find(self._mark_keys(versions, over))
         met = marks >= 0
         known = np.zeros(len(over), bool)
         known[met] = state_times(state, END, marks[met]) != ALWAYS
         unmet, new = over[~met], over[~known]
-        self._emit_unmet(unmet, state_times(versions, UNTIL, unmet) + rest, versions, collector)
+        self._emit_unmet(unmet, state_times(versions, UNTIL, unmet) + rest + 1, versions, collector)
         state.put(END, state.place(self._mark_keys(versions, new)), versions.numbers(UNTIL, new))
 
     def on_checkpoint(self, state: StateTable, collector: TableCollector) -> None:

@@ -123,8 +123,10 @@ class TableOfStream(TableOperator[Any, Any, Any]):
             state.forget(state.due(UNTIL, self.forgotten_until(minimum)))
 
     def forgotten_until(self, minimum: int) -> int:
-        """Versions that end up to this time are forgotten at this watermark: no row in time can meet them."""
-        return minimum - self.history - self.lateness
+        """Versions that end up to this time are forgotten at this watermark: no row in time can meet them, and joins have
+        emitted those that no row has met.
+        """
+        return minimum - self.history - self.lateness - 1
 
     def _end_versions(self, state: StateTable, keys: pa.RecordBatch, since: int) -> None:
         """Let each version of these keys end where the next one begins. None begins before `since` that was not there."""
