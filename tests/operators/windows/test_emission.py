@@ -31,10 +31,12 @@ from operators.windows.test_windows import KINDS, NAMES, NONE, check, job_of, la
 from streamwork import (
     Aggregate,
     Assigner,
+    BatchCollector,
     Event,
     Fixed,
     Job,
     ListSource,
+    Operator,
     Session,
     Sliding,
     Trigger,
@@ -384,3 +386,26 @@ def test_windows_of_windows(seed: int, partitions: int, parallelism: int, cut: i
             wanted[start] = max(wanted.get(start, 0), row[3])
     assert {microseconds(row.window_start): row.most for row in outputs["out"]} == wanted
     assert not outputs["late"]
+
+
+class Passing(Operator[Seen, Seen]):
+    """Whole batches: its events come from no row."""
+
+    def apply_batch(self, batch: pa.RecordBatch, collector: BatchCollector) -> None:
+        collector.emit_batch(batch)
+
+
+@pytest.mark.parametrize("emit", ["close", "event"])
+def test_events_that_come_from_no_row_are_judged_by_the_minimum(emit: Any) -> None:
+    job = Job("batches")
+    seen = job.source(ListSource([], Seen), id="in", time="at").apply(Passing(), id="batches")
+    made = seen.window(Fixed("10s"), key="key", time="at", emit=emit, id="w").aggregate(TimeSummary, **AGGREGATES)
+    made.sink(NONE, id="out")
+    made.channel("late").sink(NONE, id="late")
+    events = [Seen("a", n, None, START + timedelta(seconds=at)) for n, at in enumerate((0, 5, 20, 1, 15))]
+    outputs = run(job, {"in": events}, epoch_events=1).outputs
+    assert [(one.number, one.late_by, one.late_reason) for one in outputs["late"]] == [
+        (3, 10.0, "late"),
+        (4, 0.0, "late"),
+    ]
+    assert [row.events for row in outputs["out"]] == ([2] if emit == "close" else [1, 2, 1])

@@ -25,6 +25,7 @@ class EachEvent(TakesRows):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         plan, minimum = self.plan, self.minimum(collector)
+        rows = self._with_watermarks(rows, collector)
         times, judged = self.reducer.judged(rows, self._now(collector), minimum)
         watermarks = self.reducer.watermarks(rows, minimum)
         places = np.arange(rows.batch.num_rows) if judged is None else np.flatnonzero(~judged.late)

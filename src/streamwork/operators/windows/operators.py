@@ -39,6 +39,15 @@ class WindowOperator(TableOperator[Any, Any, Any]):
         self.plan = plan
         self.pure = plan.is_pure
 
+    def _with_watermarks(self, rows: Rows, collector: TableCollector) -> Rows:
+        """Events that come from no row have no watermark of their own. They are judged by the minimum before the wave; before the
+        first event of a partition there is none either.
+        """
+        unknown = rows.watermarks == NEVER
+        if not self.judges_lateness or not unknown.any():
+            return rows
+        return rows._replace(watermarks=np.where(unknown, minimum_of(collector), rows.watermarks))
+
     def _now(self, collector: TableCollector) -> int:
         return microseconds(collector.now) if self.plan.clock is TimerClock.PROCESSING else 0
 
@@ -55,6 +64,7 @@ class Reduce(WindowOperator):
         self._reducer = Reducer(self.plan)
 
     def apply_rows(self, rows: Rows, state: StateTable, tables: Tables, collector: TableCollector) -> None:
+        rows = self._with_watermarks(rows, collector)
         partials, judged = self._reducer.reduce(rows, self._now(collector))
         emit_late(self.plan, rows.batch, judged, collector)
         if partials is not None:
@@ -118,6 +128,7 @@ class Whole(TakesRows):
     """`Reduce` and `Merge` in one."""
 
     def apply_rows(self, rows: Rows, state: StateTable, tables: Tables, collector: TableCollector) -> None:
+        rows = self._with_watermarks(rows, collector)
         partials, judged = self.reducer.reduce(rows, self._now(collector), self.minimum(collector))
         emit_late(self.plan, rows.batch, judged, collector)
         if partials is not None:
