@@ -14,6 +14,7 @@ from contract_jobs import Averaging, Numbering, Reading, Running, Silence, Split
 from sample import Doubling, Payment, Seen, Summing, Sums, expected_journal, payments
 from streamwork import (
     Event,
+    EventCollector,
     Job,
     KeyedOperator,
     ListSource,
@@ -94,6 +95,19 @@ def test_time_goes_on_when_it_is_told_to() -> None:
     assert asleep.outputs["out"] == []
     woken = run(job, {"readings": [Reading("a", 1, late), Advance(7200), Reading("b", 1, late)]}, epoch_events=1)
     assert {row.sensor for row in woken.outputs["out"]} == {"a", "b"}
+
+
+class Clock(Operator[Reading, Reading]):
+    def apply(self, event: Reading, collector: EventCollector) -> None:
+        collector.emit(Reading(event.sensor, event.value, collector.now))
+
+
+def test_time_goes_on_where_the_marker_stands() -> None:
+    job = Job("clock")
+    job.source(ListSource([], Reading), id="readings").apply(Clock(), id="clock").sink(NONE, id="out")
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    given = [Reading("a", 1, begin), Advance(7200), Reading("b", 1, begin)]
+    assert [row.at.hour for row in run(job, {"readings": given}, epoch_events=1).outputs["out"]] == [0, 2]
 
 
 # ---- random graphs ------------------------------------------------------------------------------------------------

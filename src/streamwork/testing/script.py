@@ -49,6 +49,10 @@ class Script(OffsetSource[Any]):
     def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
         return {partition: self._end(int(partition), start, limit) for partition, start in starts.items()}
 
+    def latest(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        """The ends of the input. No marker is executed: nothing is read."""
+        return {partition: len(self._events[int(partition)]) for partition in partitions}
+
     def has_more(self, ends: Mapping[str, int]) -> bool:
         return any(end < len(self._events[int(partition)]) for partition, end in ends.items())
 
