@@ -119,6 +119,7 @@ NEW = 'tag: str = "new"\ntotal: int = 0\nmore: list[int] = msgspec.field(default
 NEW += "\nmaybe: int | None = 7\nnone: str | None = None"
 
 
+@pytest.mark.usefixtures("prompt_snapshots")
 @pytest.mark.slow(parallelism=3)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_a_field_with_a_default_is_added(world: World, parallelism: int) -> None:
