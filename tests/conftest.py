@@ -16,8 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import closed
-from streamwork.epoch import Manifest
-from streamwork.epoch.compactor import Compactor
+from prompt import wait_for_snapshots
 from streamwork.hosts.archive import OPTIONS
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_life import forget_spark, how_it_ended, spark_is_gone
@@ -91,15 +90,7 @@ def spark(shared_spark: Callable[[], Any]) -> Iterator[Any]:
 
 @pytest.fixture
 def prompt_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshots are ready before the next epoch is prepared. Else it depends on the machine how many epochs they take."""
-    begin = Compactor.begin
-
-    def wait(self: Compactor, manifest: Manifest) -> None:
-        begin(self, manifest)
-        if self._under_way is not None:
-            self._under_way.result()
-
-    monkeypatch.setattr(Compactor, "begin", wait)
+    wait_for_snapshots(monkeypatch)
 
 
 @pytest.fixture(params=["local", pytest.param("microbatch", marks=pytest.mark.spark)])

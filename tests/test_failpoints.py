@@ -29,6 +29,7 @@ import pytest
 from crashes import CrashAt
 from failpoint_job import SLICE, build
 from matrix.faults import HOW, damage
+from prompt import wait_for_snapshots
 from sample import Payment, expected_journal, payments, run_job
 from streamwork import Refused
 from streamwork.epoch import Started
@@ -248,7 +249,9 @@ def resting(tmp_path_factory: pytest.TempPathFactory, shared_spark: Any) -> Path
     shared_spark()
     folder = tmp_path_factory.mktemp("resting")
     add_events(folder, CHECKPOINTS * SLICE)
-    run_job(build(folder=folder), folder / "root", "microbatch")
+    with pytest.MonkeyPatch.context() as patch:
+        wait_for_snapshots(patch)
+        run_job(build(folder=folder), folder / "root", "microbatch")
     check(folder)
     return folder
 
