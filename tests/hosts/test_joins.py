@@ -41,7 +41,7 @@ def exchanges(job: Job) -> int:
     )
 
 
-@pytest.mark.parametrize("kind", ["streams", "table"])
+@pytest.mark.parametrize("kind", ["streams", pytest.param("table", marks=pytest.mark.slow)])
 def test_results_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str, duck: Any) -> None:
     rows = in_partitions(random_rows(7, 160, 1, KEYS, 6))
     sources = logs(tmp_path, rows, "user", 25)
@@ -50,8 +50,8 @@ def test_results_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str,
         job = two_streams("full", 3, 2, 2, sources, out)
         expected = expected_within(Oracle(duck, rows, PARTITIONS, fused=True), "full", 3, 2)
     else:
-        job = with_table("left", 4, 1, 2, sources, out)
-        expected = expected_as_of(Oracle(duck, rows, PARTITIONS, fused=True), "left", 4, 1)
+        job = with_table("full", 4, 1, 2, sources, out)
+        expected = expected_as_of(Oracle(duck, rows, PARTITIONS, fused=True), "full", 4, 1)
     assert exchanges(job) == 0  # both logs are partitioned by the key
     run_job(job, tmp_path / "root", mode)
     assert expected["joined"] and expected["late"]
@@ -77,6 +77,7 @@ def test_behind_an_exchange_as_well(tmp_path: Path, mode: str, kind: str, duck: 
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_hosts_take_over_from_each_other(tmp_path: Path, spark: Any, duck: Any) -> None:
     rows = in_partitions(random_rows(9, 180, 1, KEYS, 6))
     (out := tmp_path / "out").mkdir()

@@ -37,7 +37,7 @@ def oracle(duck, tables, sql):
     return duck.execute(sql).fetchall()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(ROWS, ROWS)
 def test_equal(duck, left, right):
     tables, codes, _ = sides(left, right)
@@ -46,7 +46,7 @@ def test_equal(duck, left, right):
     assert list(zip(rows.tolist(), others.tolist(), strict=True)) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(ROWS, ROWS, st.integers(0, 6))
 def test_within(duck, left, right, distance):
     tables, codes, times = sides(left, right)
@@ -56,7 +56,7 @@ def test_within(duck, left, right, distance):
     assert list(zip(rows.tolist(), others.tolist(), strict=True)) == oracle(duck, tables, sql)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(ROWS, ROWS)
 def test_as_of(duck, left, right):
     tables, codes, times = sides(left, right)

@@ -58,7 +58,7 @@ def apply(join: ReferenceJoin, orders: list[Order], cut: int) -> list[Any]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(ORDERS, CUSTOMERS, CITIES, st.sampled_from(["inner", "left"]), st.integers(1, 6))
 def test_static_tables_give_what_duckdb_gives(duck, orders, customers, cities, how, cut):
     """Two tables, by a key of two fields and of one; duplicates multiply, nulls match nothing."""
@@ -244,7 +244,7 @@ def test_entries_expire():
     assert service.asked == [[1], [1]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 9), min_size=1, unique=True), st.integers(0, 4)), max_size=10),
     st.integers(1, 6),

@@ -62,7 +62,7 @@ def priced(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return ordered((*row[:4], None if row[4] is None or row[4] % 5 == 0 else float(row[4])) for row in rows)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(
     st.lists(ROWS, max_size=30),
     st.lists(st.integers(0, 5), max_size=4).filter(lambda cuts: not cuts or any(cuts)),
@@ -130,7 +130,7 @@ def test_a_version_that_is_forgotten_too_early_is_noticed(duck):
     assert joined(run(early, rows, [1])) != expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(ROWS, max_size=30), st.integers(1, 6), st.integers(0, 8), st.integers(0, 4))
 def test_a_version_is_emitted_once_over_restarts(duck, rows, cut, history, table_lateness):
     ran = chain("full", history, None, table_lateness)

@@ -58,7 +58,7 @@ def priced(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return ordered((*row[:4], None if row[4] is None or row[4] % 5 == 0 else float(row[4])) for row in rows)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.lists(ROWS, max_size=30), CUTS, KINDS, st.integers(0, 6), st.integers(0, 5))
 def test_it_gives_what_duckdb_gives(duck, rows, cuts, how, within, lateness):
     ran = run(operator(how, within, lateness), rows, cuts)
