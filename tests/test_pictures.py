@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pictures.draw import PICTURES, REPO, drawn
+from pictures.draw import PICTURES, REPO, computed, drawn
 from pictures.svg import DARK, LIGHT, lanes
+
+ANOTHER_RUN: dict[str, dict[str, Any]] = {
+    "windows": {
+        "closed": {"fixed": [], "sliding": [], "sessions": []},
+        "full": {"fixed_count": [], "sliding_count": []},
+        "corrected": [],
+    },
+    "joins": {"emission": [], "prices": [], "attribution": [], "cities": [], "looked_up": []},
+}
+"""What the examples would have computed if nothing had been emitted."""
 
 
 @pytest.mark.parametrize("page", PICTURES)
 def test_a_run_draws_the_tracked_pictures(tmp_path: Path, page: str) -> None:
     """The examples hold, too: each page asserts what it shows."""
     text = (REPO / "docs" / f"{page}.md").read_text()
-    for name, svg in drawn(page, tmp_path).items():
+    variables = computed(page, tmp_path)
+    for name, svg in drawn(page, variables).items():
         assert f"](images/{name}.svg)" in text, name
         assert (REPO / "docs" / "images" / f"{name}.svg").read_text() == svg, "run: (cd tests; python -m pictures.draw)"
+    for name, other in drawn(page, {**variables, **ANOTHER_RUN[page]}).items():
+        assert (REPO / "docs" / "images" / f"{name}.svg").read_text() != other, f"control: {name} ignores the results"
 
 
 def test_light_and_dark_name_the_same_colours_and_can_be_read() -> None:

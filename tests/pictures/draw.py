@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pictures import joins, windows
 from pictures.windows import Page
@@ -41,16 +42,20 @@ def example(page: str) -> str:
     return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
 
 
-def drawn(page: str, folder: Path) -> dict[str, str]:
-    """Run the program of a page in a folder: picture -> SVG."""
+def computed(page: str, folder: Path) -> dict[str, Any]:
+    """Run the program of a page in a folder. Returns its variables."""
     (folder / "example.py").write_text(example(page))
     with contextlib.chdir(folder):
-        variables = runpy.run_path(str(folder / "example.py"), run_name="example")
+        return runpy.run_path(str(folder / "example.py"), run_name="example")
+
+
+def drawn(page: str, variables: Page) -> dict[str, str]:
+    """The pictures of a page: name -> SVG."""
     return {name: draw(variables) for name, draw in PICTURES[page].items()}
 
 
 if __name__ == "__main__":
     for page in sys.argv[1:] or PICTURES:
         with tempfile.TemporaryDirectory() as folder:
-            for name, svg in drawn(page, Path(os.path.realpath(folder))).items():
+            for name, svg in drawn(page, computed(page, Path(os.path.realpath(folder)))).items():
                 (REPO / "docs" / "images" / f"{name}.svg").write_text(svg)
