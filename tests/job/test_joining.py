@@ -224,6 +224,8 @@ def test_sides_that_cannot_be_joined_in_one_step_are_refused(streams):
     ):
         with refused("SW-JOIN-SIDES", "join 'joined' mixes"):
             streams.clicks.join(*others, key="user", within=5, id="joined")
+    with refused("SW-JOIN-SIDES", "names a table twice"):
+        streams.clicks.join(table, table, key="user", id="joined")
     with refused("SW-JOB-EDGE", "belongs to job 'joins'"):
         Streams().clicks.join(streams.purchases, key="user", within=5, id="joined")
 

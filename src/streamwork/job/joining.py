@@ -162,6 +162,8 @@ class JoinCall:
 
     def _with_tables(self, tables: list[Table[Any]], kind: JoinKind) -> Stream[Any]:
         self._refuse(within=self.within, other_key=self.other_key, other_time=self.other_time)
+        if len({table.id for table in tables}) < len(tables):
+            raise WrongUse("SW-JOIN-SIDES", f"join {self.id!r} names a table twice", "name each table once")
         operators = [table._operator for table in tables]
         timed = self._is_timed(operators)
         if not timed:
