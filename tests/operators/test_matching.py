@@ -1,6 +1,5 @@
 """The algorithms of joins, compared with DuckDB."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -65,12 +64,6 @@ def test_as_of(duck, left, right):
              (select name, number, t, max(row) as row from r group by all) last
              on l.name = last.name and l.number = last.number and l.t >= last.t order by l.row"""
     assert list(enumerate(found.tolist())) == oracle(duck, tables, sql)
-
-
-@given(st.lists(st.integers(-1, 3)))
-def test_numbered(codes):
-    expected = [codes[:place].count(code) for place, code in enumerate(codes)]
-    assert matching.numbered(np.array(codes, np.int64)).tolist() == expected
 
 
 @pytest.mark.parametrize("distance", [4, 6])

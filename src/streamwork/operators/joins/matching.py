@@ -85,16 +85,6 @@ def as_of(left: Array, left_times: Array, right: Array, right_times: Array) -> A
     return np.where((places >= 0) & (left != NO_KEY) & (right[found] == left), found, NO_ROW)
 
 
-def numbered(codes: Array) -> Array:
-    """For each row, how many rows before it have its code."""
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    first = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-    ranks = np.empty(len(codes), np.int64)
-    ranks[order] = np.arange(len(codes)) - np.repeat(first, np.diff(first, append=len(codes)))
-    return ranks
-
-
 def _with_key(codes: Array) -> tuple[Array, Array]:
     """(the rows that have a key, their codes)"""
     rows = np.flatnonzero(codes != NO_KEY)

@@ -13,7 +13,7 @@ from streamwork.components import Event, Instance, Record
 from streamwork.components.columns import distinct
 from streamwork.components.table_operator import Rows, StateTable, TableCollector, TableOperator
 from streamwork.operators.joins import matching
-from streamwork.operators.joins.columns import Array, batch_of, in_pieces, keys_of, taken
+from streamwork.operators.joins.columns import Array, batch_of, in_pieces, keys_of, rows_with_key, taken
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.result import LEFT, Result, Side
 
@@ -68,7 +68,7 @@ class ReferenceJoin(TableOperator[Any, Any, Any]):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         codes, known = distinct(rows.batch, self._left.key)
-        asked = _with_key(known)
+        asked = rows_with_key(known)
         chosen: list[Array] = [np.arange(rows.batch.num_rows)]  # for each side, its rows
         batches = [rows.batch]
         for reference in self._references:
@@ -87,13 +87,6 @@ class ReferenceJoin(TableOperator[Any, Any, Any]):
 
         for some, piece in in_pieces(result, len(chosen[LEFT])):
             collector.emit_batch(piece, rows=chosen[LEFT][some])
-
-
-def _with_key(known: pa.RecordBatch) -> Array:
-    valid = np.ones(known.num_rows, bool)
-    for column in known.columns:
-        valid &= column.is_valid().to_numpy(zero_copy_only=False)
-    return np.flatnonzero(valid)
 
 
 def _with_unmatched(mine: Array, theirs: Array, count: int) -> tuple[Array, Array]:
