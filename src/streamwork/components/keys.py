@@ -175,8 +175,19 @@ def canonical_order(
             )
             columns.append(pa.array(sizes))
         columns.append(text.fill_null(b"" if len(key) > 1 else b"\0"))
-    table = pa.table([*columns, *further], names=list(map(str, range(len(columns) + len(further)))))
+    deciding = [column for column in (*columns, *further) if not _is_constant(column)]
+    if len(deciding) < 2:  # the sort of one array is much faster
+        return np.asarray(pc.sort_indices(deciding[0])) if deciding else np.arange(len(numbers))
+    table = pa.table(deciding, names=list(map(str, range(len(deciding)))))
     return np.asarray(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]))
+
+
+def _is_constant(column: pa.Array) -> bool:
+    """True if a column of numbers or times has only one value. Text is not compared."""
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        return False
+    found = pc.min_max(column, skip_nulls=False)
+    return bool(found["min"].is_valid and found["min"] == found["max"])
 
 
 def _sized(part: bytes) -> bytes:
