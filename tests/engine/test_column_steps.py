@@ -124,6 +124,16 @@ def test_a_row_that_succeeds_when_it_is_retried_stays(kind: Any) -> None:
     assert found.counts["f"]["retried"] == 3
 
 
+def test_under_acknowledging_a_failing_row_is_replayed_alone() -> None:
+    job = Job("acks", semantics="at-least-once", tracking="acknowledge", max_attempts=5, retry_after=0)
+    source = job.source(ListSource([], Item), id="in", time="at")
+    source.apply(FailingTable(failures=2), id="f").sink(NONE, id="out")
+    items = random_items(5, 20)
+    found = run(job, {"in": items}, seed=1, epoch_events=20)
+    assert sorted(item.number for item in found.outputs["out"]) == [item.number for item in items]
+    assert (found.counts["f"]["failed"], found.counts["f"]["replayed"]) == (2, 2)
+
+
 @pytest.mark.parametrize("kind", [Failing, FailingTable])
 def test_the_error_of_a_job_names_the_failing_row(kind: Any) -> None:
     with pytest.raises(JobFailed, match=r"SW-OPERATOR-FAILED.*a seven.*number=3") as failed:

@@ -19,7 +19,7 @@ from streamwork import Job, ListSource, NoState, SqliteSink, TableOperator, Wron
 from streamwork.components import Slice
 from streamwork.components.times import microseconds
 from streamwork.delivery import DeadLetters
-from streamwork.engine import Assignment
+from streamwork.engine import Assignment, EndKnown
 from streamwork.engine.chain import Chain
 from streamwork.engine.instance import Instance
 from streamwork.engine.steps.staging import read_staged
@@ -59,6 +59,12 @@ def numbers(found: Any) -> list[int]:
 
 
 LIVELY: Sequence[Any] = [*(item(second, second) for second in range(20)), Pause(30), item(20, 20), item(21, 21)]
+
+
+def test_a_partition_becomes_idle_where_sources_are_read_by_report() -> None:
+    inputs = {"lively": LIVELY, "silent": [item(100, 1)]}
+    found = run(idle_job("10s"), inputs, epoch_events=4, ends_known=EndKnown.BY_REPORT)
+    assert numbers(found) == [*range(20), 100]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
