@@ -8,13 +8,13 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.windows.oracle import database
 from streamwork import Digits, Event, JobFailed, Record, WrongUse
 from streamwork.components.columns import python_values, to_batch
 from streamwork.components.schema import fields_of
@@ -107,10 +107,8 @@ def bound(case: str, interleaved: bool = False) -> ColumnAggregate:
 
 def wanted(case: str, events: list[Seen]) -> dict[int, Any]:
     table = pa.Table.from_batches([to_batch(Seen, events, "test")]).append_column("row", pa.array(range(len(events))))
-    with duckdb.connect() as db:
-        db.execute("set timezone = 'UTC'")
-        db.register("seen", table)
-        return dict(db.execute(f'select "group", {CASES[case][1]} from seen group by "group"').fetchall())
+    database().register("seen", table)
+    return dict(database().execute(f'select "group", {CASES[case][1]} from seen group by "group"').fetchall())
 
 
 def codes_of(batch: pa.RecordBatch) -> tuple[np.ndarray[Any, Any], list[int]]:
@@ -159,7 +157,7 @@ def same(found: Any, expected: Any) -> bool:
 
 @pytest.mark.parametrize("case", CASES)
 @given(events=EVENTS, cuts=st.lists(st.integers(0, 40), max_size=4))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_aggregates_equal_those_of_duckdb(case: str, events: list[Seen], cuts: list[int]) -> None:
     aggregate, expected = bound(case), wanted(case, events)
     for found in (in_pieces(aggregate, events, cuts), one_by_one(aggregate, events)):

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -131,6 +132,14 @@ def random_events(seed: int, size: int, keys: int, disorder: int, base: int = 0)
     return found
 
 
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """One for all cases: a connection takes longer than a query."""
+    found = duckdb.connect(config={"threads": 1})
+    found.execute("set timezone = 'UTC'")
+    return found
+
+
 def partition_of(case: Case, number: int, event: Seen) -> int:
     """Of the event of this number: in turns, or by key."""
     if not case.fused:
@@ -144,8 +153,7 @@ class Oracle:
 
     def __init__(self, case: Case, events: Sequence[Seen]) -> None:
         self.case = case
-        self._db = duckdb.connect()
-        self._db.execute("set timezone = 'UTC'")
+        self._db = database()
         rows = [
             (n, partition_of(case, n, e), e.key if case.key else "", e.number, e.value, microseconds(e.at), e.at)
             for n, e in enumerate(events)
@@ -156,14 +164,19 @@ class Oracle:
         table = pa.table(
             {name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=True)}
         )
-        self._db.register("given", table)
+        self._given = table
         parts = [[e.at for n, e in enumerate(events) if partition_of(case, n, e) == p] for p in range(case.partitions)]
         last = [max(one, default=None) for one in parts]
         self.minimum = None if any(one is None for one in last) else microseconds(min(last))  # type: ignore[type-var]
-        self._db.execute(
-            "create table judged as select *, max(t) over (partition by part order by row rows between unbounded "
-            "preceding and 1 preceding) as mark from given"
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Over `given` and `judged`: the input, with the watermark of each event's own partition before it."""
+        self._db.register("given", self._given)
+        judged = (
+            "select *, max(t) over (partition by part order by row rows between unbounded preceding and 1 preceding) as mark "
+            "from given"
         )
+        return self._db.execute(f"with judged as ({judged}) {sql}").fetchall()
 
     def _windows(self) -> str:
         """SQL: each event with its windows: ws, we."""
@@ -203,24 +216,22 @@ class Oracle:
             mine = "(select max(t) from given where part = any_value(p.part))" if self.case.fused else self.minimum
             wait = window.length + lateness if isinstance(window, Session) else 0
             closed = f"any_value(we) + {wait} <= {mine}"
-        return self._db.execute(
+        return self._query(
             f"select key, ws, we, {chosen} from ({self._windows()}) p group by key, ws, we having {closed}"
-        ).fetchall()
+        )
 
     def open_windows(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """As `results`, of all windows."""
         chosen = ", ".join(SQL[name] for name in names)
-        return self._db.execute(
-            f"select key, ws, we, {chosen} from ({self._windows()}) group by key, ws, we"
-        ).fetchall()
+        return self._query(f"select key, ws, we, {chosen} from ({self._windows()}) group by key, ws, we")
 
     def running(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """(number of the event, key, window start, aggregates so far) of each event and window; not for sessions."""
         chosen = ", ".join(f"{_over(SQL[name])}" for name in names)
-        return self._db.execute(
+        return self._query(
             f"select number, key, ws, {chosen} from ({self._windows()}) window w as (partition by key, ws, we order by "
             "row rows between unbounded preceding and current row)"
-        ).fetchall()
+        )
 
     def late(self) -> list[tuple[int, float]]:
         """(number of the event, seconds behind its last chance) of all late events."""
@@ -232,9 +243,7 @@ class Oracle:
         else:
             step, size = window.step, window.length  # type: ignore[attr-defined]
             chance = f"floor(t / {step})::bigint * {step} + {size + lateness}"
-        return self._db.execute(
-            f"select number, (mark - ({chance})) / 1e6 from judged where {chance} <= mark"
-        ).fetchall()
+        return self._query(f"select number, (mark - ({chance})) / 1e6 from judged where {chance} <= mark")
 
 
 def _over(sql: str) -> str:

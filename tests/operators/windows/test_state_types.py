@@ -151,7 +151,12 @@ def expected(events: list[Paid], window: Window) -> dict[Any, tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    "window", [Fixed("10s"), Sliding("10s", "5s"), Session("7s")], ids=["fixed", "sliding", "session"]
+    "window",
+    [
+        pytest.param(Fixed("10s"), id="fixed", marks=pytest.mark.slow),
+        pytest.param(Sliding("10s", "5s"), id="sliding"),
+        pytest.param(Session("7s"), id="session"),
+    ],
 )
 @pytest.mark.parametrize("emit", ["close", pytest.param("event", marks=pytest.mark.slow)])
 def test_all_types_survive_checkpoints(window: Window, emit: Any) -> None:
