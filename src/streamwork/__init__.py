@@ -62,7 +62,7 @@ from streamwork.connectors import (
     SqliteSink,
 )
 from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
-from streamwork.job import Backoff, Job, Retry, Stream, Table
+from streamwork.job import Backoff, Job, Retry, Stream, Table, WindowedStream, WindowResults
 from streamwork.log import EventLog
 from streamwork.operators import Lookup, StaticTable
 from streamwork.operators.aggregates import (
@@ -152,6 +152,8 @@ __all__ = [
     "TableOperator",
     "Trigger",
     "Verdict",
+    "WindowResults",
+    "WindowedStream",
     "WriteStopped",
     "WrongUse",
     "advanced",

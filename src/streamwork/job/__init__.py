@@ -13,6 +13,7 @@ from streamwork.job.node import Input, Node, NodeKind, Port
 from streamwork.job.retry import Retry
 from streamwork.job.settings import Settings
 from streamwork.job.stream import Stream
+from streamwork.job.windowed import WindowedStream, WindowResults
 
 __all__ = [
     "Backoff",
@@ -27,4 +28,6 @@ __all__ = [
     "Settings",
     "Stream",
     "Table",
+    "WindowResults",
+    "WindowedStream",
 ]

@@ -134,6 +134,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "zero gap": ("SW-WINDOW-SIZE", lambda: Session(0)),
     "zero slide": ("SW-WINDOW-SIZE", lambda: Sliding("10s", 0)),
     "a slide longer than the size": ("SW-WINDOW-SIZE", lambda: Sliding("10s", "11s")),
+    "too many windows": ("SW-WINDOW-SIZE", lambda: Sliding("1d", "1ms")),
     "zero events": ("SW-WINDOW-SIZE", lambda: FixedCount(0)),
     "half an event": ("SW-WINDOW-SIZE", lambda: FixedCount(1.5)),  # type: ignore[arg-type]
     "a slide of more events than the size": ("SW-WINDOW-SIZE", lambda: SlidingCount(2, 3)),

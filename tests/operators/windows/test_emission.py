@@ -244,6 +244,24 @@ def test_times_before_1970() -> None:
         check(case, events, run(job_of(case, 2), {"in": events}, seed=7, epoch_events=9, partitions=2))
 
 
+class Key(Event):
+    key: str | None
+    window_start: datetime
+
+
+def test_windows_without_aggregates() -> None:
+    """The keys that have an event in each window."""
+    events = random_events(2, 40, 4, 9)
+    job = Job("keys", parallelism=2)
+    seen = job.source(ListSource([], Seen), id="in", time="at")
+    for name, window in TIME_KINDS.items():
+        seen.window(window, key="key", id=name).aggregate(Key).sink(NONE, id=f"{name}-out")
+    outputs = run(job, {"in": events}, seed=2, epoch_events=9).outputs
+    for name, window in TIME_KINDS.items():
+        found = {(row.key, microseconds(row.window_start)) for row in outputs[f"{name}-out"]}
+        assert found == {row[:2] for row in Oracle(Case(window), events).results(("events",))}
+
+
 # ---- processing time ---------------------------------------------------------------------------------------------------
 
 

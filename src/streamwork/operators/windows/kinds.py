@@ -21,6 +21,10 @@ LONGEST = 1_000 * 366 * 86_400 * 1_000_000
 """The longest duration of a window: sums of some of them and a time are within 64 bits."""
 
 
+MOST_WINDOWS = 10_000
+"""The most windows that one event may be in."""
+
+
 class Window:
     """A way to divide the events of a key into windows."""
 
@@ -39,8 +43,14 @@ def _size(kind: str, name: str, given: str | float) -> int:
     return found
 
 
-def _check_slide(kind: str, size: Any, slide: Any, longer: bool) -> None:
-    if longer:
+def _check_slide(kind: str, size: Any, slide: Any, length: int, step: int) -> None:
+    if length > step * MOST_WINDOWS:
+        raise WrongUse(
+            "SW-WINDOW-SIZE",
+            f"{kind}: with size={size!r} and slide={slide!r}, each event would be in {length // step:,} windows",
+            f"use a slide of at least the {MOST_WINDOWS:,}th part of the size",
+        )
+    if step > length:
         raise WrongUse(
             "SW-WINDOW-SIZE",
             f"{kind}: slide={slide!r} is longer than size={size!r}, so some events would be in no window",
@@ -57,7 +67,7 @@ class Sliding(Window):
 
     def __post_init__(self) -> None:
         self.length, self.step  # noqa: B018 (they check themselves)
-        _check_slide("Sliding", self.size, self.slide, self.step > self.length)
+        _check_slide("Sliding", self.size, self.slide, self.length, self.step)
 
     @property
     def length(self) -> int:
@@ -121,7 +131,7 @@ class SlidingCount(Window):
     slide: int
 
     def __post_init__(self) -> None:
-        _check_slide("SlidingCount", self.size, self.slide, self.step > self.length)
+        _check_slide("SlidingCount", self.size, self.slide, self.length, self.step)
 
     @property
     def length(self) -> int:

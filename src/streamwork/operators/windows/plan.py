@@ -181,7 +181,9 @@ class WindowPlan:
 
     def replaced(self, parts: Parts, rows: Array, by: Parts) -> Parts:
         """The same parts, with other values in some rows."""
-        places = np.arange(len(next(iter(parts.values())))) if parts else rows
+        if not parts:
+            return parts
+        places = np.arange(len(next(iter(parts.values()))))
         places[rows] = len(places) + np.arange(len(rows))
         return take(stacked([parts, by]), places)
 
