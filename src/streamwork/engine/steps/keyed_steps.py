@@ -226,7 +226,7 @@ class KeyedStep(Step):
         collector.tracking = self.acks  # it may acknowledge the events that it has gathered
         while True:
             if self._timer is None and (first := self.state.next_timer(clock)) is not None and first <= now:
-                self._expire(clock, first - timedelta(microseconds=1), now)
+                self._expire(clock, _just_before(first), now)
             if (due := self._timer or self.state.pop_due(clock, now)) is None:
                 break
             key, at = due
@@ -281,3 +281,10 @@ def _later(at: datetime, ttl: timedelta) -> datetime:
         return at + ttl
     except OverflowError:  # never
         return datetime.max.replace(tzinfo=UTC)
+
+
+def _just_before(at: datetime) -> datetime:
+    try:
+        return at - timedelta(microseconds=1)
+    except OverflowError:  # the first time that there is
+        return at
