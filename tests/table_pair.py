@@ -153,7 +153,8 @@ class Pair:
         size = len(self.key)
 
         def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
-            return self.rows[key][name], canonical(key[0] if size == 1 else key[:size]), key[size:]
+            own = key[0] if size == 1 else key[:size]
+            return self.rows[key][name], canonical(own), own is not None, key[size:]
 
         found = self.table.due(name, microseconds(until))
         assert self.keys(self.table.keys(found)) == sorted(due, key=order)

@@ -201,3 +201,10 @@ def test_text_beyond_its_words_is_told_apart() -> None:
         pair.place([(text,) for text in texts[at : at + 3]])
         pair.find([(text,) for text in texts])
     pair.check()
+
+
+def test_a_null_is_due_before_the_text_with_its_bytes() -> None:
+    for keys in ([(None,), (b"\0",)], [(b"\0",), (None,)]):
+        pair = Pair(("raw",), None)
+        pair.place(keys)
+        pair.due("due", START)

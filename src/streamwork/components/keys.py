@@ -175,6 +175,8 @@ def canonical_order(
             )
             columns.append(pa.array(sizes))
         columns.append(text.fill_null(b"" if len(key) > 1 else b"\0"))
+        if text.null_count:  # alone, a null has the bytes of "\0": it comes first
+            columns.append(text.is_valid().cast(pa.int8()))
     deciding = [column for column in (*columns, *further) if not _is_constant(column)]
     if len(deciding) < 2:  # the sort of one array is much faster
         return np.asarray(pc.sort_indices(deciding[0])) if deciding else np.arange(len(numbers))
