@@ -8,7 +8,7 @@ function of job, input and seed.
 """
 
 from streamwork.testing.disk import DiskCrashed, SimulatedDisk, Survival
-from streamwork.testing.explore import Explored, explore
+from streamwork.testing.explore import Explored, explore, newest_rows
 from streamwork.testing.markers import Advance, Crash, Lose, Pause, SetClock
 from streamwork.testing.simulation import Result, run
 
@@ -24,5 +24,6 @@ __all__ = [
     "SimulatedDisk",
     "Survival",
     "explore",
+    "newest_rows",
     "run",
 ]
