@@ -73,9 +73,10 @@ def test_where_none_can_be_made_or_used_it_is_said(
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_java_maps_it(spark: Any) -> None:
-    """`make test` has made it."""
+    """`make test-all` has made it."""
     path = archive.archive_of(find_java())
     if not path.exists():
         pytest.skip("there is none: `streamwork doctor --prepare`")
