@@ -224,8 +224,9 @@ class KeyedStep(Step):
         collector = KeyedCollector(emitted.emit, self.times)
         assert self.node.keeps is not None
         collector.tracking = self.acks  # it may acknowledge the events that it has gathered
+        forgets = self._forgets_by(clock)
         while True:
-            if self._timer is None and (first := self.state.next_timer(clock)) is not None and first <= now:
+            if forgets and self._timer is None and (first := self.state.next_timer(clock)) is not None and first <= now:
                 self._expire(clock, _just_before(first), now)
             if (due := self._timer or self.state.pop_due(clock, now)) is None:
                 break
