@@ -12,7 +12,7 @@ import pytest
 from matrix import cells, on_spark
 from matrix.points import RECOVERY
 from matrix.targets import SINKS, TARGETS, kind_of
-from tiers import FOUND, covering, pairs
+from tiers import FOUND, covering, pairs, quick_every
 
 pytest_plugins = ["pytester"]
 
@@ -59,6 +59,15 @@ def test_what_a_cell_meets_is_every_pair() -> None:
 
 def _level(cell: cells.Cell, factor: str) -> str:
     return {"point": cell.point.name, "kind": kind_of(cell.sinks), "promise": cell.promise}[factor]
+
+
+def test_every_third_case_is_quick_and_none_is_lost() -> None:
+    two = pytest.param(8, 9, id="two", marks=pytest.mark.spark)
+    cases = quick_every(3, [*range(6), pytest.param(6, 7, id="both"), two])
+    marks = [[mark.name for mark in getattr(case, "marks", ())] for case in cases]
+    assert marks == [[], ["slow"], ["slow"], [], ["slow"], ["slow"], [], ["spark", "slow"]]
+    assert cases[:4:3] == [0, 3] and [case.values for case in cases[1:3]] == [(1,), (2,)]
+    assert (cases[7].values, cases[7].id) == (two.values, two.id)
 
 
 # ---- the table of tests/README.md -----------------------------------------------------------------------------------------
