@@ -21,18 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from streamwork.components import Slice, TableOperator, TimerClock
+from streamwork.components import Slice, TimerClock
 from streamwork.components.collector import MAIN
-from streamwork.components.operator import reads_watermark
 from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.ahead import limit_of, taken_out
 from streamwork.engine.idleness import Idling
-from streamwork.engine.routes import BEFORE, OUTBOX, Routes, To
+from streamwork.engine.planning import planned
+from streamwork.engine.routes import To
 from streamwork.engine.rows import rows_of
 from streamwork.engine.source_count import SourceCount
-from streamwork.engine.steps.batch_steps import BatchStep, KeyedBatchStep
+from streamwork.engine.steps.batch_steps import KeyedBatchStep
 from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.make import make_step
@@ -41,8 +41,7 @@ from streamwork.engine.steps.sink_steps import StageStep, WriteStep
 from streamwork.engine.steps.staging import Staging
 from streamwork.engine.steps.step import Step
 from streamwork.engine.steps.table_step import TableStep
-from streamwork.engine.times import BatchTimes, RowTimes
-from streamwork.engine.wave import Leaving, Plan, Wave
+from streamwork.engine.wave import Leaving, Wave
 from streamwork.flow.acks import Acks
 from streamwork.flow.batch import Batch, merged
 from streamwork.flow.blame import Blame
@@ -80,7 +79,7 @@ class Chain:
         self.now = from_microseconds(0)  # processing time of the epoch under way
         for source in self.polled.values():
             source.times = self
-        self._plan = self._planned()
+        self._plan, self._timed, self._walks, self._leaves = planned(graph, self.nodes, self._steps, self._needs, self)
         self.outbox: list[Leaving | datetime] = []  # what goes to other chains, and how far event time has come
         self.progress = Progress()
         self.adaptive: AdaptiveBatch | None = None  # where rows are to be visible early
@@ -92,63 +91,6 @@ class Chain:
         self._wave: Wave | None = None
         self._finish: Callable[[Wave], None]
         self._deferred: list[Callable[[], None]] = []
-
-    def _planned(self) -> Plan:
-        graph, steps = self.graph, self._steps
-        mine = {node.id for node in self.nodes}
-        successors: dict[Input, list[To]] = {
-            one: [To(OUTBOX)] for node in graph.nodes if node.id not in mine for one in node.inputs if one.node in mine
-        }
-        self._leaves = bool(successors)
-        for step in steps.values():
-            tables = graph.tables_of(step.node)
-            for port in step.node.ports:
-                for one in port.inputs:
-                    if one.node in mine and port.name not in tables:
-                        successors.setdefault(one, []).append(To(step.node.id, port.name))
-        timed = [name for name, step in steps.items() if _follows_time(step)]
-        reading = {name for name, step in steps.items() if reads_watermark(step.node.component)}
-        walking = reading.union(name for name in timed if isinstance(steps[name], KeyedStep))
-        meeting = {name for name, step in steps.items() if any(len(port.inputs) > 1 for port in step.node.ports)}
-        # What a table operator emits for several ports, or for rows and time, is put in order where a state behind depends on it.
-        mixing = {
-            n for n, step in steps.items() if isinstance(step, TableStep) and step.mixes and graph.keeps_behind(n)
-        }
-        gathering = meeting | walking | mixing
-        if self._needs.order and self._leaves:
-            gathering.add(OUTBOX)
-        channels = {node.id: (MAIN, *node.channels) for node in self.nodes}
-        routes = Routes([node.id for node in self.nodes], channels, successors, timed, gathering)
-        self._timed = timed
-        # True if it matters where event time advances
-        self._walks = bool(walking) or OUTBOX in gathering or any(map(routes.needs_moments, timed))
-        for name, step in steps.items():
-            behind = [edge for channel in channels[name] for edge in routes.edges.get(Input(name, channel), ())]
-            orders = any(edge.ranks is not None for edge in behind)
-            step.blame = Blame.of(graph, step.node.inputs)
-            knows = name in reading or isinstance(step, TableStep)
-            step.times = RowTimes(self) if knows else BatchTimes(self, step.node)
-            step.keeps_lineage = orders or bool(self._needs.columns)
-            if isinstance(step, BatchStep):
-                step.orders_rows = orders
-                overtaken = any(isinstance(node.component, TableOperator) for node in graph.behind(name))
-                if graph.previews or name in reading or overtaken:  # event time must not overtake what waits
-                    step.rows = 1
-            step.moment_of_rise = routes.event_ranks[name] - (routes.width - 1)
-            if isinstance(step, TableStep):
-                step.orders = routes.needs_moments(name)
-                step.blames = {port.name: Blame.of(graph, port.inputs) for port in step.node.ports}
-                step.moments = (routes.emitted(name, BEFORE), routes.emitted(name, 0))
-            if name in routes.timer_ranks and isinstance(step, KeyedStep | TableStep):
-                step.moment_of_timers = routes.timer_ranks[name] - (routes.width - 1)
-        unchecked = {
-            one: graph[one.node].emits(one.channel)
-            for node in graph.nodes
-            for one in node.inputs
-            if one.node in steps and not steps[one.node].answers
-        }
-        once = gathering.union(name for name, step in steps.items() if isinstance(step, TableStep))
-        return Plan(graph, steps, routes, frozenset(once), frozenset(walking), unchecked)
 
     # ---- an epoch -----------------------------------------------------------------------------------------------
 
@@ -469,13 +411,6 @@ class Chain:
             return
         with Blame.of_state(self.graph, step.node.id).blaming():
             step.store_state()
-
-
-def _follows_time(step: Step) -> bool:
-    """True if something happens at a step when time advances."""
-    if isinstance(step, TableStep):
-        return bool(step.operator.clocks)
-    return isinstance(step, KeyedStep) and step.node.follows_time
 
 
 def _next_tick(step: Step) -> datetime | None:
