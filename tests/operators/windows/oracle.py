@@ -115,7 +115,8 @@ class Case:
     lateness: int = 0  # seconds
     partitions: int = 1
     key: str | None = "key"
-    fused: bool = False  # partitioned by the key, with as many instances: a window closes by its own partition
+    by_key: bool = False  # partitioned by the key, not in turns
+    fused: bool = False  # by the key, with as many instances: a window closes by its own partition
 
 
 def random_events(seed: int, size: int, keys: int, disorder: int, base: int = 0) -> list[Seen]:
@@ -142,7 +143,7 @@ def database() -> duckdb.DuckDBPyConnection:
 
 def partition_of(case: Case, number: int, event: Seen) -> int:
     """Of the event of this number: in turns, or by key."""
-    if not case.fused:
+    if not (case.fused or case.by_key):
         return number % case.partitions
     (group,) = Key.of(Seen, "key").groups([event.key])
     return instance_of(group, case.partitions)
