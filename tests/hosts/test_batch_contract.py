@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import test_exchange
-from hosts import test_component_model, test_every_host
+from hosts import test_component_model, test_every_host, test_joins, test_windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -30,6 +30,9 @@ CONTRACT = (
     test_every_host.test_a_set_up_that_fails_is_named,
     test_exchange.test_two_jobs_beside_each_other_in_one,
     test_exchange.test_lists_in_events_are_not_shared,
+    test_windows.test_windows_do_not_depend_on_the_host,
+    test_joins.test_joins_do_not_depend_on_the_host,
+    test_joins.test_joins_behind_an_exchange,
 )
 globals().update({test.__name__: test for test in CONTRACT})  # pytest takes them for this file's own, with this `mode`:
 

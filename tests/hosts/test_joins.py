@@ -42,7 +42,7 @@ def exchanges(job: Job) -> int:
 
 
 @pytest.mark.parametrize("kind", ["streams", pytest.param("table", marks=pytest.mark.slow)])
-def test_results_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str, duck: Any) -> None:
+def test_joins_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str, duck: Any) -> None:
     rows = in_partitions(random_rows(7, 160, 1, KEYS, 6))
     sources = logs(tmp_path, rows, "user", 25)
     (out := tmp_path / "out").mkdir()
@@ -60,7 +60,7 @@ def test_results_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str,
 
 @pytest.mark.parametrize("kind", ["streams", "table"])
 @pytest.mark.slow(mode="microbatch")
-def test_behind_an_exchange_as_well(tmp_path: Path, mode: str, kind: str, duck: Any) -> None:
+def test_joins_behind_an_exchange(tmp_path: Path, mode: str, kind: str, duck: Any) -> None:
     """Three instances behind logs of two partitions."""
     rows = in_partitions(random_rows(8, 160, 1, KEYS, 6))
     sources = logs(tmp_path, rows, "user", 25)

@@ -47,7 +47,7 @@ def check_files(job: Job, folder: Path, case: Case, events: list[Seen]) -> None:
 @pytest.mark.parametrize("kind", ["sliding", "session"])
 @pytest.mark.parametrize("parallelism", [2, 3], ids=["fused", "exchange"])
 @pytest.mark.slow(mode="microbatch")
-def test_results_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str, parallelism: int) -> None:
+def test_windows_do_not_depend_on_the_host(tmp_path: Path, mode: str, kind: str, parallelism: int) -> None:
     case = Case(KINDS[kind], 3, PARTITIONS, by_key=True, fused=parallelism == PARTITIONS)
     events = random_events(11, 150, 6, 30)
     append(tmp_path, events)
