@@ -42,7 +42,7 @@ $(ARCHIVE): $(STAMP)
 	@touch $@
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
-test: lint  ## lint, then the quick tests: every promise is touched (about 5 minutes)
+test: lint  ## lint, then the quick tests: every promise is touched (about 6 minutes)
 	$(PYTEST) --tier quick
 
 test-all: $(ARCHIVE)  ## the other tests: all cells of the fault matrix, kills on Spark, a cluster (about 16 minutes)

@@ -164,6 +164,12 @@ def test_a_marker_of_a_module_is_about_the_tests_that_have_its_parameter(run: An
     assert result.parseoutcomes()["passed"] == 1
 
 
+def test_a_marker_may_name_several_values(run: Any, pytester: pytest.Pytester) -> None:
+    for several in ("[1]", "range(2)"):
+        pytester.makepyfile(FILE + f"pytestmark = pytest.mark.slow(number={several})")
+        assert run("--tier", "quick").parseoutcomes()["passed"] == 1, several
+
+
 def test_a_marker_that_names_no_parameter_is_an_error(run: Any, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FILE.replace('slow(mode="microbatch")', 'slow(modus="microbatch")'))
     result = run("--tier", "quick")

@@ -3,7 +3,7 @@
 A test is quick unless it says otherwise, at its own place:
 
     @pytest.mark.slow                        every case of it is in the rest
-    @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter, or one of a list of values, are;
+    @pytest.mark.slow(mode="microbatch")     the cases with this value of a parameter, or one of a list or range, are;
                                              as `pytestmark`: those of a module
     pytest.param(..., marks=SLOW)            this case is
     @pytest.mark.parametrize(NAME, quick_every(3, CASES))     two of three cases are
@@ -51,7 +51,7 @@ def _fits(item: pytest.Item, node: pytest.Item | pytest.Collector, marker: pytes
 
 
 def _values(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else [value]
+    return value if isinstance(value, list | range) else [value]
 
 
 def tiers_of(item: pytest.Item) -> set[str]:

@@ -69,7 +69,7 @@ def seeds(quick: int) -> list[Any]:
     return [pytest.param(range(quick), id="the first"), pytest.param(others, id="the others", marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("seeds", seeds(60))
+@pytest.mark.parametrize("seeds", seeds(30))
 @pytest.mark.timeout(3600)
 @pytest.mark.proves(
     "two drivers in any interleaving, with crashes, damage and lost commits",

@@ -19,6 +19,7 @@ from streamwork.state import layered_table as module
 from streamwork.state.rows import RowFormat, StateKind
 from streamwork.testing import SimulatedDisk
 from table_pair import KEYS, VALUES, Keyed
+from tiers import quick_every
 
 OWNER = ("uid", "counts", 0)
 
@@ -132,7 +133,7 @@ def restored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow(memory=[1, 1 << 30])
 @pytest.mark.usefixtures("restored")
-@pytest.mark.parametrize("key", KEYS, ids="+".join)
+@pytest.mark.parametrize("key", quick_every(3, KEYS), ids="+".join)
 @pytest.mark.parametrize("memory", [1, 2_000, 1 << 30])
 def test_what_rests_is_the_same_state(key: tuple[str, ...], memory: int) -> None:
     for seed in range(3):
