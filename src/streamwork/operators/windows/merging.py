@@ -24,9 +24,8 @@ class Windows:
         self.plan = plan
         self._corrects = plan.emission is Emission.CLOSE and plan.lateness > 0
         self._distinct = Distinct()
-        self._changed = np.zeros(
-            0, bool
-        )  # by place, since the last checkpoint, where these emit; empty after each checkpoint
+        # By place, where changed windows emit before a checkpoint: whether it has changed since the last one.
+        self._changed = np.zeros(0, bool)
 
     def merge(
         self, partials: pa.RecordBatch, state: StateTable, collector: TableCollector, source: Array | None = None
