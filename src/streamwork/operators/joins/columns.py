@@ -13,26 +13,11 @@ from streamwork.components.batches import halving, one_array
 from streamwork.components.field_types import LESS, Oversized
 from streamwork.components.made import annotations_of
 from streamwork.components.schema import arrow_schema
-from streamwork.components.table_operator import NEVER, StateTable, TableCollector
-from streamwork.components.times import microseconds
+from streamwork.components.table_operator import StateTable
 
 Array = np.ndarray[Any, Any]
 MOST_ROWS = 1 << 17
 """Of a batch that a join emits: rows with many matches give many more rows."""
-
-
-def times_of(batch: pa.RecordBatch, field: str) -> Array:
-    """A column of times, in microseconds."""
-    return np.asarray(batch.column(field).cast(pa.int64()).to_numpy())
-
-
-def as_times(microseconds: Array) -> pa.Array:
-    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us", "UTC"))
-
-
-def minimum_of(collector: TableCollector) -> int:
-    """How far event time has come in all inputs before this wave; `NEVER` while an input has brought none."""
-    return NEVER if collector.watermark is None else microseconds(collector.watermark)
 
 
 def state_times(state: StateTable, name: str, places: Array) -> Array:

@@ -21,12 +21,10 @@ from streamwork.components.schema import arrow_schema
 from streamwork.components.table_operator import NEVER, StateTable, TableCollector
 from streamwork.operators.joins.columns import (
     Array,
-    as_times,
     batch_of,
     in_pieces,
     kept_fields,
     keys_of,
-    minimum_of,
     state_times,
 )
 from streamwork.operators.joins.kinds import JoinKind
@@ -35,6 +33,7 @@ from streamwork.operators.joins.result import LEFT, Result, Side
 from streamwork.operators.joins.table import ALWAYS, FROM, UNTIL, TableOfStream
 from streamwork.operators.joins.table_join import TimedTableJoin
 from streamwork.operators.joins.time_bounded import Kept
+from streamwork.operators.times import as_times, minimum_of
 
 END = "join_until"
 

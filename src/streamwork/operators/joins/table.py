@@ -28,13 +28,12 @@ from streamwork.operators.joins.columns import (
     Array,
     kept_fields,
     keys_of,
-    minimum_of,
     rows_with_key,
     state_times,
-    times_of,
 )
 from streamwork.operators.joins.result import Side
 from streamwork.operators.late import LATE, judge, late_type
+from streamwork.operators.times import minimum_of, numbers_of
 
 FROM, UNTIL = "valid_from", "valid_until"
 ALWAYS = microseconds(LAST_TIME)
@@ -85,7 +84,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
     ) -> None:
         batch = rows.batch
         if self.time is not None:
-            times = times_of(batch, self.time)
+            times = numbers_of(batch.column(self.time))
             judged = judge(times + self.lateness, rows.watermarks, minimum_of(collector), inclusive=False)
             if judged.late.any():
                 late = np.flatnonzero(judged.late)
@@ -101,7 +100,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
         for name in self.kept:
             state.put(name, places, batch.column(name))
         if self.time is not None:
-            self._end_versions(state, keys, int(times_of(batch, self.time).min()))
+            self._end_versions(state, keys, int(numbers_of(batch.column(self.time)).min()))
 
     def on_time(
         self,

@@ -23,23 +23,21 @@ from streamwork.components.times import BEGINNING
 from streamwork.errors import WrongUse
 from streamwork.operators.joins.columns import (
     Array,
-    as_times,
     batch_of,
     in_pieces,
     kept_fields,
     keys_of,
     looked_up,
-    minimum_of,
     rows_with_key,
     state_times,
     taken,
-    times_of,
 )
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.numbering import NUMBER, Numbering
 from streamwork.operators.joins.result import LEFT, Result, Side
 from streamwork.operators.joins.table import FROM, TableOfStream, versions_at
 from streamwork.operators.late import LATE, judge, late_type
+from streamwork.operators.times import as_times, minimum_of, numbers_of
 
 Column = Callable[[str], pa.Array]
 
@@ -152,7 +150,7 @@ class TimedTableJoin(TableJoin):
     def apply_rows(
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
-        batch, times, minimum = rows.batch, times_of(rows.batch, self._time), minimum_of(collector)
+        batch, times, minimum = rows.batch, numbers_of(rows.batch.column(self._time)), minimum_of(collector)
         judged = judge(times + self._lateness, rows.watermarks, minimum, inclusive=False)
         if judged.late.any():
             late = np.flatnonzero(judged.late)

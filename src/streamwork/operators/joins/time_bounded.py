@@ -24,21 +24,19 @@ from streamwork.components.times import BEGINNING
 from streamwork.operators.joins import matching
 from streamwork.operators.joins.columns import (
     Array,
-    as_times,
     batch_of,
     in_pieces,
     kept_fields,
     keys_of,
-    minimum_of,
     rows_with_key,
     state_times,
     taken,
-    times_of,
 )
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.numbering import NUMBER, Numbering
 from streamwork.operators.joins.result import LEFT, Result, Side
 from streamwork.operators.late import LATE, judge, late_type
+from streamwork.operators.times import as_times, minimum_of, numbers_of
 
 RIGHT = 1
 RIGHT_PORT = "right"
@@ -105,7 +103,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         mine = RIGHT if rows.port == RIGHT_PORT else LEFT
-        batch, times = rows.batch, times_of(rows.batch, self._times[mine])
+        batch, times = rows.batch, numbers_of(rows.batch.column(self._times[mine]))
         judged = judge(times + self._within + self._lateness, rows.watermarks, minimum_of(collector))
         numbers = np.flatnonzero(~judged.late)
         if len(numbers) < len(times):

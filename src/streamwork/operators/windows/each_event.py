@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from streamwork.components.table_operator import Rows, StateTable, TableCollector
 from streamwork.operators.aggregates.columns import Array, Groups, take
+from streamwork.operators.times import as_times, minimum_of
 from streamwork.operators.windows.grouping import key_codes
 from streamwork.operators.windows.kinds import Assigner, Session
-from streamwork.operators.windows.merging import minimum_of
 from streamwork.operators.windows.merging_sessions import Sessions
 from streamwork.operators.windows.operators import TakesRows, emit_late
-from streamwork.operators.windows.plan import END, START, Emission, times_of
+from streamwork.operators.windows.plan import END, START, Emission
 from streamwork.operators.windows.running import run
 
 
@@ -60,12 +60,12 @@ class EachEvent(TakesRows):
         plan, windows = self.plan, self.windows
         pairs = self.reducer.pairs(batch, times, watermarks)
         events = batch.take(pa.array(pairs.rows))
-        keys = self.reducer.keys(events).append_column(START, times_of(pairs.starts))
+        keys = self.reducer.keys(events).append_column(START, as_times(pairs.starts))
         if isinstance(plan.window, Assigner):
-            keys = keys.append_column(END, times_of(pairs.ends))
+            keys = keys.append_column(END, as_times(pairs.ends))
         found = run(plan, events, keys, state)
         known = dict(zip(events.schema.names, events.columns, strict=True))
-        results = plan.results({**known, START: times_of(pairs.starts), END: times_of(pairs.ends)}, found.parts)
+        results = plan.results({**known, START: as_times(pairs.starts), END: as_times(pairs.ends)}, found.parts)
         old = found.found >= 0
         corrects = np.zeros(len(pairs.rows), bool)
         if plan.emission is Emission.CLOSE and plan.lateness > 0:
@@ -85,7 +85,7 @@ class EachEvent(TakesRows):
             numbers, places = self.windows.joined(self.reducer.single_sessions(some, times[rows]), state)
             mine = places[numbers]
             known = dict(zip(some.schema.names, some.columns, strict=True))
-            known |= {START: state.values(START, mine), END: times_of(self.windows.ends(state, mine))}
+            known |= {START: state.values(START, mine), END: as_times(self.windows.ends(state, mine))}
             found.append((plan.results(known, plan.stored(state, mine)), rows))
         return found
 

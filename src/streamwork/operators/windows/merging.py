@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamwork.components.table_operator import NEVER, StateTable, TableCollector
-from streamwork.components.times import microseconds
+from streamwork.components.table_operator import StateTable, TableCollector
 from streamwork.operators.aggregates.columns import Array, Groups, Parts, take
+from streamwork.operators.times import as_times, minimum_of, numbers_of
 from streamwork.operators.windows.kinds import Assigner
-from streamwork.operators.windows.plan import CLOSES, END, Emission, WindowPlan, numbers_of, times_of
+from streamwork.operators.windows.plan import CLOSES, END, Emission, WindowPlan
 
 
 class Windows:
@@ -132,7 +132,7 @@ class Windows:
 
     def _results(self, keys: pa.RecordBatch, ends: Array, parts: Parts) -> pa.RecordBatch:
         known: dict[str, Any] = dict(zip(keys.schema.names, keys.columns, strict=True))
-        return self.plan.results({**known, END: times_of(ends)}, parts)
+        return self.plan.results({**known, END: as_times(ends)}, parts)
 
     def _note(self, places: Array) -> None:
         if self.plan.emission is Emission.EPOCH and len(places):
@@ -145,11 +145,6 @@ class Windows:
         known = places < len(self._changed)
         found[known] = self._changed[places[known]]
         return found
-
-
-def minimum_of(collector: TableCollector) -> int:
-    """The watermark of the instance before the wave: windows whose end it has reached have emitted."""
-    return NEVER if collector.watermark is None else microseconds(collector.watermark)
 
 
 class Distinct:

@@ -8,11 +8,12 @@ import pyarrow as pa
 from streamwork.components.table_operator import StateTable, TableCollector
 from streamwork.operators.aggregates.columns import Array, Parts, stacked, take
 from streamwork.operators.aggregates.ordered import highest_order, renumbered
+from streamwork.operators.times import as_times, numbers_of
 from streamwork.operators.windows.assign import sessions
 from streamwork.operators.windows.grouping import key_codes
 from streamwork.operators.windows.kinds import Session
 from streamwork.operators.windows.merging import Windows
-from streamwork.operators.windows.plan import CLOSES, END, START, Emission, keys_of, numbers_of, times_of
+from streamwork.operators.windows.plan import CLOSES, END, START, Emission, keys_of
 from streamwork.operators.windows.reducer import bounds
 
 
@@ -48,7 +49,7 @@ class Sessions(Windows):
         old = rows < len(places)
         moved = places[rows[old]][starts[old] != low[groups.codes[old]]]
         self.forget(state, moved)
-        mine = state.place(keys.append_column(START, times_of(low)))
+        mine = state.place(keys.append_column(START, as_times(low)))
         state.put(END, mine, high.view("datetime64[us]"))
         state.put(CLOSES, mine, self.closing(high).view("datetime64[us]"))
         plan.store(state, mine, parts)

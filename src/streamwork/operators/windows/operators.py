@@ -21,8 +21,9 @@ from streamwork.components.schema import arrow_schema
 from streamwork.components.table_operator import NEVER, Rows, StateTable, TableCollector, TableOperator
 from streamwork.components.times import microseconds
 from streamwork.operators.late import LATE, Judged
+from streamwork.operators.times import minimum_of
 from streamwork.operators.windows.kinds import Session
-from streamwork.operators.windows.merging import Windows, minimum_of
+from streamwork.operators.windows.merging import Windows
 from streamwork.operators.windows.merging_sessions import Sessions
 from streamwork.operators.windows.plan import WindowPlan
 from streamwork.operators.windows.reducer import Reducer

@@ -33,6 +33,7 @@ from streamwork.operators.aggregates import ColumnAggregate, Unbound
 from streamwork.operators.aggregates.base import wrong_field
 from streamwork.operators.aggregates.columns import Array, Groups, Parts, arrow_of, column_of, is_plain, stacked, take
 from streamwork.operators.late import late_type
+from streamwork.operators.times import as_times
 from streamwork.operators.windows.kinds import Assigner, Session, Window
 from streamwork.operators.windows.trigger import Trigger
 
@@ -40,7 +41,6 @@ START, END, NUMBER = "window_start", "window_end", "window_number"
 CLOSES, EVENTS = "window_closes", "window_events"
 EVERYTHING = "everything"
 """The key of a window over all events: a column that is always true."""
-_TIMES = pa.timestamp("us", tz="UTC")
 
 
 class Emission(Enum):
@@ -204,7 +204,7 @@ class WindowPlan:
 
     def as_batch(self, keys: pa.RecordBatch, starts: Array, ends: Array, parts: Parts) -> pa.RecordBatch:
         """A batch of partials."""
-        columns = [*keys.columns, times_of(starts), times_of(ends)]
+        columns = [*keys.columns, as_times(starts), as_times(ends)]
         columns += [arrow_of(field, parts[name]) for name, field in self._fields.items()]
         return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.partial))
 
@@ -218,16 +218,6 @@ class WindowPlan:
     @cached_property
     def _fields(self) -> dict[str, Any]:
         return {name: field for one in self.aggregates for name, field in one.fields.items()}
-
-
-def times_of(numbers: Array) -> pa.Array:
-    """Microseconds as an Arrow column of times."""
-    return pa.array(numbers.view(np.int64), pa.int64()).cast(_TIMES)
-
-
-def numbers_of(column: pa.Array) -> Array:
-    """An Arrow column of times as microseconds."""
-    return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
 
 def keys_of(batch: pa.RecordBatch, names: Sequence[str], rows: Array) -> pa.RecordBatch:

@@ -12,10 +12,11 @@ from streamwork.components.table_operator import NEVER, Rows
 from streamwork.operators.aggregates.columns import Array, Groups, take
 from streamwork.operators.aggregates.ordered import ORDER
 from streamwork.operators.late import Judged, judge
+from streamwork.operators.times import numbers_of
 from streamwork.operators.windows.assign import assigned, check_range, expanded, sessions, span
 from streamwork.operators.windows.grouping import finer, grouped, key_codes
 from streamwork.operators.windows.kinds import Assigner, Fixed, Session, Sliding
-from streamwork.operators.windows.plan import EVERYTHING, WindowPlan, keys_of, numbers_of
+from streamwork.operators.windows.plan import EVERYTHING, WindowPlan, keys_of
 
 
 class Pairs(NamedTuple):

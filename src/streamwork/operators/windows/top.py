@@ -23,10 +23,10 @@ from streamwork.components.table_operator import Rows, StateTable, TableCollecto
 from streamwork.components.times import BEGINNING
 from streamwork.errors import WrongUse
 from streamwork.operators.aggregates.columns import Array
+from streamwork.operators.times import minimum_of, numbers_of
 from streamwork.operators.windows.grouping import grouped
 from streamwork.operators.windows.kinds import Session
-from streamwork.operators.windows.merging import minimum_of
-from streamwork.operators.windows.plan import CLOSES, END, START, Emission, WindowPlan, numbers_of
+from streamwork.operators.windows.plan import CLOSES, END, START, Emission, WindowPlan
 
 RANK = "rank"
 
