@@ -196,7 +196,7 @@ def test_a_large_layer_is_in_a_file_and_the_file_goes_with_it(tmp_path: Path, mo
     del rows
     assert pa.total_allocated_bytes() - before < 100_000, "it takes memory of its own"
     assert not list(tmp_path.iterdir()), "the name is gone at once, the bytes when nobody maps them"
-    asked = pa.record_batch({"key": ["key-7", "nobody"]})
+    asked = pa.record_batch({"key": ["key-7", "unknown"]})
     places, found = resting.find(hash_columns(asked.columns, 2), asked)
     assert places.tolist() == [0] and resting.rows.column("key")[int(found[0])].as_py() == "key-7"
 

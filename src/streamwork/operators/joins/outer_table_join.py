@@ -28,11 +28,10 @@ from streamwork.operators.joins.columns import (
     state_times,
 )
 from streamwork.operators.joins.kinds import JoinKind
-from streamwork.operators.joins.numbering import NUMBER
 from streamwork.operators.joins.result import LEFT, Result, Side
 from streamwork.operators.joins.table import ALWAYS, FROM, UNTIL, TableOfStream
 from streamwork.operators.joins.table_join import TimedTableJoin
-from streamwork.operators.joins.time_bounded import Kept
+from streamwork.operators.joins.time_bounded import Kept, kept_keys
 from streamwork.operators.times import as_times, minimum_of
 
 END = "join_until"
@@ -97,12 +96,12 @@ class OuterTableJoin(TimedTableJoin):
         state.place(self._mark_keys(tables[self._table.side.name], places))
 
     def _waiting_keys(self, keys: pa.RecordBatch, times: Array, numbers: pa.Array) -> pa.RecordBatch:
-        return _with_sub_key(keys, False, as_times(times), numbers)
+        return kept_keys(keys, False, as_times(times), numbers)
 
     def _mark_keys(self, versions: StateTable, places: Array) -> pa.RecordBatch:
         """The keys and sub-keys under which the join remembers versions."""
         keys = keys_of(versions.keys(places), self._table.side.key, self._left.key)
-        return _with_sub_key(keys, True, versions.values(FROM, places), pa.array(np.zeros(len(places), np.int64)))
+        return kept_keys(keys, True, versions.values(FROM, places), pa.array(np.zeros(len(places), np.int64)))
 
     def _emit_unmet(self, places: Array, times: Array, versions: StateTable, collector: TableCollector) -> None:
         side, schema = self._table.side, arrow_schema(self._result.event)
@@ -121,10 +120,3 @@ class OuterTableJoin(TimedTableJoin):
 
         for some, piece in in_pieces(result, len(places)):
             collector.emit_batch(piece, times=times[some])
-
-
-def _with_sub_key(keys: pa.RecordBatch, right: bool, times: pa.Array, numbers: pa.Array) -> pa.RecordBatch:
-    sides = pa.array(np.full(keys.num_rows, right))
-    return pa.RecordBatch.from_arrays(
-        [*keys.columns, sides, times, numbers], names=[*keys.schema.names, "join_right", "join_time", NUMBER]
-    )

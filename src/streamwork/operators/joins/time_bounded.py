@@ -33,7 +33,7 @@ from streamwork.operators.joins.columns import (
     taken,
 )
 from streamwork.operators.joins.kinds import JoinKind
-from streamwork.operators.joins.numbering import NUMBER, Numbering
+from streamwork.operators.joins.numbering import Numbering
 from streamwork.operators.joins.result import LEFT, Result, Side
 from streamwork.operators.late import LATE, judge, late_type
 from streamwork.operators.times import as_times, minimum_of, numbers_of
@@ -51,6 +51,13 @@ class Kept(Record):
     join_time: datetime = BEGINNING
     join_number: int = 0
     """Different for each row of one key, side and time."""
+
+
+def kept_keys(keys: pa.RecordBatch, right: bool, times: pa.Array, numbers: pa.Array) -> pa.RecordBatch:
+    """The keys of the state, for rows of one side: these keys, and their sub-keys."""
+    sub_keys = [pa.array(np.full(keys.num_rows, right)), times, numbers]
+    names = [*keys.schema.names, *Kept.__struct_fields__]
+    return pa.RecordBatch.from_arrays([*keys.columns, *sub_keys], names=names)
 
 
 class TimeBoundedJoin(TableOperator[Any, Any, Any]):
@@ -206,13 +213,8 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         if len(rows) < len(times):
             batch, keys = batch.take(pa.array(rows)), keys.take(pa.array(rows))
             times, matched = times[rows], matched[rows]
-        sub_key = [
-            pa.array(np.full(len(rows), mine == RIGHT)),
-            as_times(times),
-            self._numbering.take(len(rows), state),
-        ]
-        names = [*keys.schema.names, "join_right", "join_time", NUMBER]
-        places = state.place(pa.RecordBatch.from_arrays([*keys.columns, *sub_key], names=names))
+        numbers = self._numbering.take(len(rows), state)
+        places = state.place(kept_keys(keys, mine == RIGHT, as_times(times), numbers))
         for field in self._columns[mine]:
             state.put(f"{PREFIXES[mine]}{field}", places, batch.column(field))
         if self._outer[mine]:
