@@ -13,10 +13,9 @@ import numpy as np
 from streamwork.components import Slice
 from streamwork.components.columns import Columns, as_columns
 from streamwork.components.table_operator import TableOperator
+from streamwork.engine.steps.batch_steps import ROWS
 from streamwork.job import Graph
 from streamwork.operators.functions import Where
-
-ROWS = 65_536
 
 
 def takes_columns(graph: Graph, node_id: str) -> bool:
