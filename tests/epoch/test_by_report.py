@@ -259,7 +259,7 @@ def test_the_end_of_an_epoch_is_what_was_planned_and_what_was_reported() -> None
     start, planned = Position({"a/0": 3, "b/0": 5, "c/0": 7}), Position({"a/0": 9, "clock": 4})
     one = Plan(2, 1, 1, start, planned, reported=("b",))
     told = [Report("b", 0, "x", {}, ends={"0": 6, "1": 2}), Report("sums", 0, "x", {})]
-    assert reported.end_of(one, told) == {"a/0": 9, "b/0": 6, "b/1": 2, "c/0": 7, "clock": 4}
+    assert reported.end_of(one.start, one, told) == {"a/0": 9, "b/0": 6, "b/1": 2, "c/0": 7, "clock": 4}
 
 
 def test_extents_say_how_their_ends_become_known() -> None:
@@ -296,7 +296,7 @@ def test_without_the_reported_ends_rows_are_wrong(monkeypatch: pytest.MonkeyPatc
         return {(row.card, row.number, row.total) for row in found.outputs["out"]}
 
     assert some_rows() <= expected
-    monkeypatch.setattr(reported, "end_of", lambda plan, reports: plan.start.moved(plan.end))
+    monkeypatch.setattr(reported, "end_of", lambda start, plan, reports: start.moved(plan.end))
     assert not some_rows() <= expected
 
 

@@ -214,6 +214,7 @@ class History:
 
     name = "local"
     overlaps = False
+    continuous = False
     ends_known = EndKnown.BY_PLAN
 
     def open(self, graph: Any) -> None: ...

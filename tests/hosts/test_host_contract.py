@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gangs import gang_host
 from sample import Payment, Seen, Summing, expected_journal, payments
 from streamwork import Job, ListSource, SqliteSink
 from streamwork.components.columns import to_structs
@@ -52,7 +53,11 @@ def microbatch(request: pytest.FixtureRequest) -> Host:
     return SparkEpochs(request.getfixturevalue("spark"))
 
 
-@pytest.fixture(params=[local, simulated, pytest.param(microbatch, marks=pytest.mark.spark)])
+def live(request: pytest.FixtureRequest) -> Host:
+    return gang_host()
+
+
+@pytest.fixture(params=[local, simulated, live, pytest.param(microbatch, marks=pytest.mark.spark)])
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     made = request.param(request)
     yield made

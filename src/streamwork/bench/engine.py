@@ -186,7 +186,7 @@ def _chain(graph: Graph, folder: Path) -> Run:
     gc.collect()
     started, started_cpu = time.perf_counter(), time.process_time()
     instance.begin(work, "bench")
-    for _ in instance.read(work):
+    for _ in instance.reading.read(work):
         pass
     read = time.perf_counter()
     reports = instance.finish()  # some rows may only be written here, so it counts

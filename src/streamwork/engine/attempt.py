@@ -24,8 +24,8 @@ from streamwork.delivery.retrying import LOOK_SECONDS
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.executor import Executor
-from streamwork.engine.instance import Read
 from streamwork.engine.process import Process
+from streamwork.engine.reading import Read
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.errors import JobFailed, StreamworkError, described, is_lasting, is_retryable, raised_at
 from streamwork.flow.inlet import UpstreamFailed
@@ -106,7 +106,7 @@ class Attempt:
 
         def steps() -> Iterator[None]:
             executor = self._ready()
-            executor.instance.readers = readers or {}
+            executor.instance.reading.readers = readers or {}
             while executor.choices():
                 executor.turn(None)
                 yield from self._wait_out(executor)

@@ -32,7 +32,7 @@ from streamwork.engine.planning import planned
 from streamwork.engine.routes import To
 from streamwork.engine.rows import rows_of
 from streamwork.engine.source_count import SourceCount
-from streamwork.engine.steps.batch_steps import KeyedBatchStep
+from streamwork.engine.steps.batch_steps import BatchStep, KeyedBatchStep
 from streamwork.engine.steps.key_check import KeyCheck
 from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.make import make_step
@@ -129,6 +129,14 @@ class Chain:
             if not self._is_set_up or stale:
                 step.set_up()
         self._is_set_up = True
+
+    def hurry(self, guard: Callable[[], None]) -> None:
+        """Let no row wait for others in a step. `guard` is called before each write to a sink."""
+        for step in self._steps.values():
+            if isinstance(step, BatchStep):
+                step.rows = 1
+            elif isinstance(step, WriteStep):
+                step.rows, step.guard = 1, guard
 
     def check_keys(self, groups: int) -> None:
         """Check that keys which reach a step without an exchange belong to this instance."""

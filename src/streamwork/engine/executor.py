@@ -28,6 +28,11 @@ from streamwork.flow.lineage import NEVER
 from streamwork.flow.wiring import Ways
 
 ReportTo = Callable[[int, Sequence[Report]], None]  # epoch, reports of one instance
+Behind = Callable[[Callable[[], None]], None]  # does something later, in the order of the calls
+
+
+def at_once(act: Callable[[], None]) -> None:
+    act()
 
 
 class Executor:
@@ -48,18 +53,34 @@ class Executor:
         self._ways = ways
         self._outputs = outputs
         self._report = report
+        self.closes: Callable[[int], bool] | None = None
+        """Where sources are read all the time: True if an epoch is to be closed."""
+        self.behind: Behind = at_once
+        """Where the files of a checkpoint are written: at once, or behind the checkpoint event, which is passed on before."""
         self._planned: deque[Assignment] = deque()  # of a source: the epochs to read
         self._works: dict[int, Assignment] = {}  # what each epoch brings
-        self._reading: Iterator[None] | None = None
+        self._reading: Iterator[bool] | None = None
         self._sent = NEVER  # the last watermark
         self._idle = False  # True if the instances downstream know that all inputs are idle
         self._begun = False  # True when something has been processed since the states were restored
         self._closing: Aligned | None = None  # the checkpoint event that waits for an event to be retried
 
+    def live(self, closes: Callable[[int], bool], behind: Behind, guard: Callable[[], None]) -> None:
+        """Process events all the time: read sources until an epoch `closes`, write files `behind` the flow, let no row wait in a
+        step, and call `guard` before each write to a sink, which raises if another driver has the job.
+        """
+        self.closes, self.behind = closes, behind
+        self.instance.follows = True
+        self.instance.chain.hurry(guard)
+
+    def see(self, now: int) -> None:
+        """Processing time is `now`, in microseconds: operators see it."""
+        self.instance.chain.now = from_microseconds(now)
+
     def plan(self, work: Assignment, reads: bool) -> None:
         """Prepare for an epoch. If it `reads`, its slices follow those of the epochs before, and then its checkpoint event."""
         self._works[work.epoch] = work
-        self.instance.adopt(work.states)
+        self.behind(lambda: self.instance.adopt(work.states))
         if reads:
             self._planned.append(work)
 
@@ -88,8 +109,8 @@ class Executor:
         """Renew the mark of the event that waits. May be called from any thread."""
         self.instance.marks.refresh()
 
-    def turn(self, choice: Channel | None) -> None:
-        """One of the possible turns."""
+    def turn(self, choice: Channel | None) -> bool:
+        """One of the possible turns. False if it found nothing to process."""
         chain = self.instance.chain
         if chain.waiting is not None:
             chain.resume()
@@ -97,7 +118,7 @@ class Executor:
             if self._closing is not None:
                 self._finish(self._closing)
         elif choice is None:
-            self._read_on()
+            return self._read_on()
         else:
             item = self._dispatcher.receive(choice)
             if isinstance(item, Aligned):
@@ -107,11 +128,11 @@ class Executor:
                 if isinstance(item, Watermark) and item.resumed and not self._begun:
                     chain.progress.resume({choice.name: microseconds(item.at)})
                     self._resume()
-                    return
+                    return True
                 if isinstance(item, Idle) and item.resumed and not self._begun:
                     chain.progress.mark_idle(choice.name)
                     self._resume()
-                    return
+                    return True
                 self._begun = True
                 if isinstance(item, Data):
                     chain.receive(choice.name, item)
@@ -120,20 +141,37 @@ class Executor:
                 else:
                     chain.advance(choice.name, item.at)
                 self._pass_on()
+        return True
 
-    def _read_on(self) -> None:
+    def tick(self, now: int) -> bool:
+        """Processing time has come to `now`: fire the timers that are due, in the epoch that is open. False if none is."""
+        chain, due = self.instance.chain, self.instance.chain.next_tick()
+        if chain.waiting is not None or due is None or microseconds(due) > now:
+            return False
+        epoch = self.instance.epoch or min(self._works, default=0)
+        if not epoch:
+            return False
+        self._in_epoch(epoch)
+        self._begun = True
+        chain.tick(from_microseconds(now))
+        self._pass_on()
+        return True
+
+    def _read_on(self) -> bool:
         work = self._planned[0]
         if self._reading is None:
             self._in_epoch(work.epoch)
-            self._reading = self.instance.read(work)
+            reading, closes = self.instance.reading, self.closes
+            self._reading = reading.read(work) if closes is None else reading.follow(work, lambda: closes(work.epoch))
         try:
-            next(self._reading)
+            found = next(self._reading)
         except StopIteration:
             self._reading = None
             self._planned.popleft()
             self._checkpoint(Aligned(work.epoch))
-            return
+            return True
         self._pass_on()
+        return found
 
     def _in_epoch(self, epoch: int) -> None:
         """The first item of an epoch begins it."""
@@ -156,10 +194,10 @@ class Executor:
         self._closing = event if self.instance.chain.waiting is not None else None
         if self._closing is not None:  # the checkpoint waits
             return
-        reports = self.instance.finish(event.attempts)
+        write, attempt = self.instance.seal(event.attempts), self.instance.attempt
+        self.behind(lambda: self._report(event.epoch, write()))
         for channel in self._outputs:
-            channel.send(CheckpointEvent(event.epoch, self.instance.attempt))
-        self._report(event.epoch, reports)
+            channel.send(CheckpointEvent(event.epoch, attempt))
 
     def _pass_on(self) -> None:
         outbox, idle = self.instance.chain.outbox, self.instance.chain.progress.all_idle

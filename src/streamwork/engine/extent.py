@@ -15,11 +15,14 @@ class EndKnown(Enum):
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
-    """What an epoch reads of one partition: from `start` to `end`; or, by report, at most `limit` events from `start`."""
+    """What an epoch reads of one partition: from `start` to `end`; or, by report, at most `limit` events from `start`, and
+    nothing from the offset `until` on.
+    """
 
     start: int
     end: int | None = None
     limit: int = 0
+    until: int | None = None
 
     def __post_init__(self) -> None:
         if self.start < 0 or (self.limit < 1 if self.end is None else self.end <= self.start):

@@ -7,36 +7,33 @@ finish()       makes changed records and staged outputs durable; the report name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from streamwork.components import Event, OffsetSource, PreviewLabel, Slice
+from streamwork.components import Event, PreviewLabel, Slice
 from streamwork.components.columns import check_entered
 from streamwork.components.field_types import Misfit
-from streamwork.components.source import source_changed
 from streamwork.components.table_operator import TableOperator
 from streamwork.components.times import from_microseconds, microseconds
-from streamwork.delivery import DeadLetters, Inbox, Letter, Trouble
+from streamwork.delivery import DeadLetters, Letter, Trouble
 from streamwork.delivery.counts import Counts, broken_off
 from streamwork.delivery.letters import letter_id
 from streamwork.delivery.retrying import Marks
 from streamwork.delivery.text import from_text, to_text
-from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
-from streamwork.engine.extent import Extent, Extents
-from streamwork.engine.inlet import gathered, takes_columns
+from streamwork.engine.reading import Reading
 from streamwork.engine.report import Report
-from streamwork.engine.steps.operator_steps import SourceStep
 from streamwork.engine.steps.staging import Staging
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import JobFailed
 from streamwork.flow.acks import Acks
 from streamwork.flow.batch import Batch
 from streamwork.flow.blame import Blame
@@ -60,9 +57,10 @@ class Instance:
         self.chain = chain
         self._wall = clock or RealClock()
         self._clock = self._wall.monotonic
-        chain.adaptive = self._adaptive = AdaptiveBatch(self._clock) if chain.graph.previews else None
-        self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
+        self.reading = Reading(chain, disk, Path(work.folder), self._clock)
         self.refs = dict(work.states)  # component -> the files that hold its state
+        self.follows = False  # True if it reads all the time
+        self._naming = Lock()  # of `refs`: files may be written by another thread
         self._disk = disk
         self._work = work
         chain.check_keys(work.groups)
@@ -75,9 +73,6 @@ class Instance:
         self.states = {name: restore(rows, self.refs.get(name, ())) for name, rows in self._formats.items()}
         self._stagings: dict[str, Staging] = {}
         self._stem = ""
-        self._taken: dict[str, FileRef] = {}  # what sources without offsets gave in this epoch
-        self._ends: dict[str, dict[str, int]] = {}  # by source and partition: ends that are known by report
-        self._extents: Extents = {}  # what the epoch under way reads
         self.epoch = 0  # 0: none is under way
         self.marks: Marks  # of the epoch under way: the events that wait to be retried
         self._counts = False  # True while the chain counts for the epoch under way
@@ -88,17 +83,18 @@ class Instance:
 
     def adopt(self, states: dict[str, tuple[FileRef, ...]]) -> None:
         """Name the files as the driver does: it may have put a snapshot in the place of many of them."""
-        for name, files in states.items():
-            mine = self.refs.get(name, ())
-            last = next((ref for ref in reversed(files) if not is_snapshot(ref)), None)
-            if last in mine:
-                self.refs[name] = (*files, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in files))
+        with self._naming:
+            for name, files in states.items():
+                mine = self.refs.get(name, ())
+                last = next((ref for ref in reversed(files) if not is_snapshot(ref)), None)
+                if last in mine:
+                    self.refs[name] = (*files, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in files))
 
     def begin(self, work: Assignment, attempt: str) -> None:
         """Begin an epoch; `attempt` is a name that was never used before."""
         self.epoch, self.attempt = work.epoch, attempt
         self._stem = f"{work.epoch:012d}-{work.fence}-{attempt}-{self.chain.instance}"
-        self._taken, self._ends, self._extents = {}, {}, work.extents
+        self.reading.begin(work, self._stem)
         sinks = [node for node in self.chain.nodes if node in self.chain.graph.sinks]
         self._stagings = {
             node.id: Staging(
@@ -141,112 +137,70 @@ class Instance:
                 lineage = Lineage(roots=np.array([replay.root for replay in replays], np.int64))
             self.chain.replay(to, Batch(events, lineage))
 
-    def read(self, work: Assignment) -> Iterator[None]:
-        """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
-        for name, extents in work.extents.items():
-            if name in self.chain.polled:
-                continue
-            source: OffsetSource[Any] = self.chain.graph[name].component
-            for partition, start, end in self._ranges(name, source, extents):
-                if name in self.readers:
-                    pieces = self.readers[name](partition, start, end)
-                else:
-                    pieces = _recognised(name, source, partition, work, source.read(partition, start, end))
-                if self._gathers(name):
-                    pieces = gathered(pieces)
-                for piece in _blamed(name, pieces):
-                    for part in self._parts(piece):
-                        self.chain.process(name, partition, part)
-                        yield
-        for name, step in self.chain.polled.items():
-            if name not in work.extents:
-                continue
-            (extent,) = work.extents[name].values()
-            waiting, read = Slice([], 0), extent.start
-            for piece in self._polled(step, extent.limit, work.asking):
-                piece.move(read)
-                read += piece.came
-                if self.chain.graph.promise.acknowledges:
-                    waiting.add(piece)
-                    continue
-                for part in self._parts(piece):
-                    self.chain.process(name, str(self.chain.instance), part)
-                    yield
-            if waiting.events:  # it cannot be read again: it is made durable before it is processed
-                inbox = Inbox(self._disk, Path(self._work.folder))
-                self._taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in waiting.events])
-            if waiting.came:
-                self.chain.process(name, str(self.chain.instance), waiting)
-                yield
-
-    def _ranges(
-        self, name: str, source: OffsetSource[Any], extents: Mapping[str, Extent]
-    ) -> Iterator[tuple[str, int, int]]:
-        """Partition, start and end of what is read. By report, this calls the source's `ends`, and notes them."""
-        open_ended = {partition: one.start for partition, one in extents.items() if one.end is None}
-        if open_ended:
-            limit = min(extents[partition].limit for partition in open_ended)
-            self._ends[name] = {**open_ended, **source.ends(open_ended, limit)}
-            source.sync()  # no reported position is beyond the input
-        for partition, extent in extents.items():
-            end = self._ends[name][partition] if extent.end is None else extent.end
-            if end > extent.start:
-                yield partition, extent.start, end
-
-    def _polled(self, step: SourceStep, limit: int, seconds: float) -> Iterator[Slice]:
-        """The events of a source until there are `limit`, its time has passed, or it emits nothing."""
-        read, until = 0, self._clock() + seconds
-        while read < limit and (count := (piece := step.poll()).came):
-            read += count
-            yield piece
-            if self._clock() >= until:
-                return
-
-    def _gathers(self, source: str) -> bool:
-        """True if slices are joined: for operators on columns, unless rows are to be visible early."""
-        return self._adaptive is None and takes_columns(self.chain.graph, source)
-
-    def _parts(self, piece: Slice) -> Iterable[Slice]:
-        return [piece] if self._adaptive is None else self._adaptive.slices(piece)
-
     def finish(self, consumed: tuple[str, ...] = ()) -> tuple[Report, ...]:
         """The checkpoint of this epoch: between two events, for every component of the chain alike."""
-        chain, stem = self.chain, f"{self._work.fence}-{self.attempt}"
+        return self.seal(consumed)()
+
+    def seal(self, consumed: tuple[str, ...] = ()) -> Callable[[], tuple[Report, ...]]:
+        """Like `finish`, but nothing is durable yet: the result writes the files, and may be called from another thread while the
+        next epoch is processed. The results of several epochs are called in their order.
+        """
+        chain, stem, files = (
+            self.chain,
+            f"{self._work.fence}-{self.attempt}",
+            f"outputs/{{}}/{self._stem}.letters.parquet",
+        )
         counters = chain.checkpoint()
+        captured = {}
         for name, rows in self._formats.items():
-            before = self.refs.get(name, ())
             with Blame.of_state(chain.graph, name).blaming():
-                self.refs[name] = self._files.save(
-                    rows, self.states[name], before, chain.instance, self.epoch, stem, self._work.memory
+                captured[name] = self._files.capture(
+                    rows, self.states[name], chain.instance, self.epoch, stem, self._work.memory
                 )
-        staged = {name: staging.finish() for name, staging in self._stagings.items()}
-        letters = {name: self._stage_letters(name, found) for name, found in chain.letters().items()}
-        for name in chain.polled.keys() & self._extents.keys():  # their offsets count the events that were read
-            read = counters[name]["processed"] - counters[name]["replayed"]
-            self._ends[name] = {partition: one.start + read for partition, one in self._extents[name].items()}
-        wake = chain.next_tick()
+        staged = {name: staging.seal() for name, staging in self._stagings.items()}
+        letters = {name: (files.format(name), self._letters(name, found)) for name, found in chain.letters().items()}
+        self.reading.end(counters)
+        wake, ends, taken = chain.next_tick(), self.reading.ends, self.reading.taken
         self.epoch = 0
-        return tuple(
+        made = [
             Report(
                 node.id,
                 chain.instance,
                 self.attempt,
                 counters[node.id],
-                self.refs.get(node.id, ()) if node.keeps is not None else (),
-                staged.get(node.id),
-                consumed,
+                consumed=consumed,
                 watermarks=chain.progress.partitions(node.id),
                 idle=chain.idling.stored(node.id, chain.progress),
                 floor=chain.progress.minimum if chain.graph.idles and not chain.reads else None,
                 next_tick=None if wake is None else microseconds(wake),
-                letters=letters.get(node.id),
                 troubles=_troubles(node.id, chain.instance, chain.acks(node.id)),
                 acked=_acked(chain.acks(node.id)),
-                ends=self._ends.get(node.id, {}),
-                taken=self._taken.get(node.id),
+                ends=ends.get(node.id, {}),
+                taken=taken.get(node.id),
             )
             for node in chain.nodes
-        )
+        ]
+
+        def write() -> tuple[Report, ...]:
+            if self.follows:
+                self.reading.sync(ends)
+            for name, save in captured.items():
+                with Blame.of_state(chain.graph, name).blaming(), self._naming:
+                    self.refs[name] = save(self.refs.get(name, ()))
+            synced = {name: sync() for name, sync in staged.items()}
+            dead = DeadLetters(self._disk, Path(self._work.folder))
+            kept = {name: dead.stage(path, found) for name, (path, found) in letters.items()}
+            return tuple(
+                msgspec.structs.replace(
+                    one,
+                    state=self.refs.get(one.component, ()) if one.component in self._formats else (),
+                    staged=synced.get(one.component),
+                    letters=kept.get(one.component),
+                )
+                for one in made
+            )
+
+        return write
 
     def counted(self) -> list[Counts]:
         """The counters of an epoch that is not finished."""
@@ -262,7 +216,7 @@ class Instance:
 
     def _claim(self, sink: str) -> bool:
         """Under at-most-once: the first attempt at an epoch writes, and no other."""
-        if not self.chain.graph.promise.at_most_once:
+        if not self.chain.graph.promise.at_most_once or self.follows:  # in live mode an epoch has one attempt
             return True
         folder = Path(self._work.folder)
         path = folder / "claims" / f"{self.epoch:012d}-{sink}-{self.chain.instance}"
@@ -279,9 +233,9 @@ class Instance:
             return None
         return partial(node.component.preview, PreviewLabel(self._work.uid, node.id, self._work.fence, self.epoch))
 
-    def _stage_letters(self, component: str, found: list[tuple[Any, str]]) -> FileRef:
+    def _letters(self, component: str, found: list[tuple[Any, str]]) -> list[Letter]:
         number = self.chain.instance
-        letters = [
+        return [
             Letter(
                 letter_id(component, self.epoch, number, place),
                 component,
@@ -294,37 +248,11 @@ class Instance:
             )
             for place, (event, why) in enumerate(found)
         ]
-        dead = DeadLetters(self._disk, Path(self._work.folder))
-        return dead.stage(f"outputs/{component}/{self._stem}.letters.parquet", letters)
 
     def _load(self, rows: RowFormat, files: tuple[FileRef, ...]) -> State:
         state = rows.new_state()
         self._files.load(rows, files, state)
         return state
-
-
-def _recognised(
-    name: str, source: OffsetSource[Any], partition: str, work: Assignment, pieces: Iterator[Slice]
-) -> Iterator[Slice]:
-    """The pieces, if they are of the input that was planned.
-
-    Checked when the first piece is there, before it is processed. By then the file is open: one that takes its place later is
-    not read, and one that has taken it before is not recognised.
-    """
-    mark = work.marks.get(f"{name}/{partition}")
-    for number, piece in enumerate(pieces):
-        if number == 0 and mark is not None and not source.recognises(partition, mark):
-            raise source_changed(name, partition)
-        yield piece
-
-
-def _blamed(source: str, pieces: Iterator[Slice]) -> Iterator[Slice]:
-    """Errors in its input are subject to the `on_error` of the source."""
-    try:
-        yield from pieces
-    except StreamworkError as error:
-        error.component = source
-        raise
 
 
 def _event(node: Node, kind: type[Event], text: str) -> Event:

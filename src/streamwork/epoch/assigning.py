@@ -14,8 +14,11 @@ from streamwork.state import FileChains
 
 
 class Assigner:
-    def __init__(self, layout: Layout, settings: Settings, folder: Path, uid: str, planner: Planner) -> None:
-        """`folder` is that of the job."""
+    def __init__(
+        self, layout: Layout, settings: Settings, folder: Path, uid: str, planner: Planner, continuous: bool = False
+    ) -> None:
+        """`folder` is that of the job. Instances of a `continuous` host stop where a run that catches up ends."""
+        self._continuous = continuous
         self._graph = layout.graph
         self._layout = layout
         self._settings = settings
@@ -26,6 +29,7 @@ class Assigner:
     def assign(self, epoch: Epoch, parent: Manifest, chains: FileChains) -> list[Assignment]:
         """The epoch begins with the watermarks of `parent` and with the state in `chains`."""
         graph, plan, brought, parts = self._graph, epoch.plan, epoch.brought, epoch.partitions
+        goals = self._planner.goal_of if self._continuous else lambda source: {}
         retried = tuple(one.event_id for one in brought.again)
         return [
             Assignment(
@@ -36,7 +40,7 @@ class Assigner:
                 groups=self._layout.groups,
                 epoch=plan.epoch,
                 fence=plan.fence,
-                extents=(mine := extents(graph, parts, chain.nodes, instance, plan, self._planner.unasked)),
+                extents=(mine := extents(graph, parts, chain.nodes, instance, plan, self._planner.unasked, goals)),
                 marks={} if graph.promise.exactly_once else self._planner.identities.marks(mine),
                 watermarks=partition_watermarks(graph, parts, chain.nodes, instance, parent.watermarks),
                 idle=idleness(graph, parts, chain.nodes, instance, parent.idle or {}),
@@ -47,6 +51,7 @@ class Assigner:
                 lanes=brought.lanes,
                 retried=retried,
                 asking=self._settings.checkpoint_every,
+                continues=epoch.continues,
                 memory=self._settings.state_memory // max(1, sum(n.parallelism for n in graph.stateful)),
             )
             for number, chain in enumerate(self._layout.chains)

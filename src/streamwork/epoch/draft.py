@@ -40,7 +40,7 @@ class ManifestDraft:
         return cls(
             parent=parent,
             known=known,
-            positions=reported.end_of(epoch.plan, reports),
+            positions=reported.end_of(epoch.start, epoch.plan, reports),
             watermarks={
                 **parent.watermarks,
                 **{f"{r.component}/{part}": at for r in reports for part, at in r.watermarks.items()},

@@ -115,7 +115,7 @@ class Driver:
             store,
             clock,
             self.fences,
-            host.ends_known,
+            host,
             history or NoHistory(),
             background,
             self._new_stem,
@@ -131,7 +131,8 @@ class Driver:
         # Ends that are known by report, and events that come again, are known at the end of an epoch: none is built on it before.
         in_turn = parts.planner.asks or graph.promise.acknowledges
         self._overlap = (host.overlaps if overlap is None else overlap) and not in_turn
-        self._depth = 1 if in_turn else depth
+        self._overlap = self._overlap and not host.continuous
+        self._depth = 2 if host.continuous else 1 if in_turn else depth
         self._retries: Watch | None = None  # the marks of tasks that retry an event; None before the start
         self._collector: Collector
         self._in_flight: InFlight
@@ -163,7 +164,7 @@ class Driver:
         folder, clock = self._store.folder, self._clock
         retries = self._retries = Watch(self._store.disk, folder, self.fence, clock.monotonic)
         retries.clear()
-        assigner = Assigner(layout, self._settings, folder, self.at.uid, self._parts.planner)
+        assigner = Assigner(layout, self._settings, folder, self.at.uid, self._parts.planner, self._host.continuous)
         flight = self._in_flight = InFlight(
             layout, self._host, clock, self.fences, self._parts.planner, assigner, self.participants, self._tell
         )
@@ -191,6 +192,9 @@ class Driver:
         try:
             while True:
                 if not last:
+                    if self._rests():
+                        self._parts.progress.report_if_new()
+                        return None
                     self._in_flight.plan(self._depth)
                 if not self._in_flight:
                     self._parts.progress.report_if_new()
@@ -205,6 +209,15 @@ class Driver:
         except Exception:
             self.fences.check(self.fence)  # if the driver has lost its job, that is the cause
             raise
+
+    def _rests(self) -> bool:
+        """True if nothing has happened in the epoch that a continuous host has open: then it stays open."""
+        if not self._host.continuous or not self._in_flight or self._parts.planner.awaits_goal(self.at.positions):
+            return False
+        parts = self._parts
+        return not (
+            self._host.moved() or parts.planner.wakes() or parts.redelivery.is_due() or parts.redelivery.has_news()
+        )
 
     def _run(self, epoch: Epoch, last: bool) -> Manifest | None:
         """3 to 6; None if nothing has happened in the epoch. Raises `Abandoned` instead of 4."""
@@ -233,11 +246,13 @@ class Driver:
     def _nothing_happened(self, epoch: Epoch) -> bool:
         """True if sources that are read by report gave nothing and have not changed their state, and nothing else was due."""
         plan, reports = epoch.plan, epoch.reports
+        if len(self._in_flight) > 1:  # the next one is open already, and builds on it
+            return False
         if not by_report(self.graph, plan) or reported.events(self.graph, reports):
             return False
         if reported.moved(self.graph, self._in_flight.chains, reports) or any(r.troubles or r.acked for r in reports):
             return False
-        return plan.start.reaches(reported.end_of(plan, reports)) and not self._parts.redelivery.is_due()
+        return epoch.start.reaches(reported.end_of(epoch.start, plan, reports)) and not self._parts.redelivery.is_due()
 
     def _prepare(self, epoch: Epoch) -> None:
         """4. From here on the epoch is never abandoned, only rolled forward."""
@@ -330,7 +345,11 @@ class Driver:
 
     def behind(self) -> bool:
         """True if an epoch is in flight, or the last plan could not take all the input that was there."""
-        return self._parts.planner.limited or bool(self._in_flight)
+        return self._parts.planner.limited or (bool(self._in_flight) and not self._host.continuous)
+
+    def is_caught_up(self) -> bool:
+        """True if a run that ends where the input ends has read all of it."""
+        return self._host.continuous and self._parts.planner.is_caught_up(self.at.positions)
 
     def close(self) -> None:
         """Release everything; any driver can start the job again."""

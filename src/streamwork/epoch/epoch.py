@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from streamwork.components import Position
 from streamwork.delivery.counts import Counts, Refusals
 from streamwork.engine import Assignment, Report
 from streamwork.epoch.brought import Brought
@@ -69,8 +70,11 @@ class WrongTransition(RuntimeError):
 class Epoch:
     """Its methods are its transitions; each takes what is known from then on. A wrong one raises `WrongTransition`."""
 
-    def __init__(self, plan: Plan, timings: Timings, partitions: Partitions) -> None:
+    def __init__(self, plan: Plan, timings: Timings, partitions: Partitions, continues: bool = False) -> None:
+        """With `continues` it begins where its parent ends, which is known when the parent is prepared (`begin_at`)."""
         self.plan = plan
+        self.continues = continues
+        self.start = plan.start
         self.partitions = partitions
         """Of its sources with offsets, as of the plan."""
         self.timings = timings
@@ -110,6 +114,11 @@ class Epoch:
     def counts(self) -> list[Counts]:
         """What the newest attempt counted that has reported, by instance."""
         return [Counts.of(report.component, report.instance, report.counters) for report in self.reports]
+
+    def begin_at(self, start: Position) -> None:
+        """The parent is prepared, and ends here."""
+        if self.continues:
+            self.start = start
 
     # ---- transitions ----------------------------------------------------------------------------------------------
 

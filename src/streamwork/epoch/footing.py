@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamwork.components import Position
 from streamwork.delivery.counts import Refusals
@@ -19,5 +19,8 @@ class Footing:
     rolled_forward: bool  # True if this start completed the checkpoint
     refused: Refusals  # the rows of the checkpoint that sinks refused meanwhile
     planned: tuple[Plan, ...]  # under at-most-once: the plans of epochs beyond the checkpoint
-    lost: Position  # how far these were planned
+    lost: Position  # how far these were planned, or what they read was claimed
     killed: int | None  # the fence of the driver before this one, if it was killed
+    claimed: Position = field(
+        default_factory=Position
+    )  # under at-most-once: how far instances that read all the time may have read

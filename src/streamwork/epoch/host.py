@@ -21,9 +21,14 @@ class Host(Protocol):
     """
 
     name: str
-    """The mode that it computes for: `local`, `microbatch`."""
+    """The mode that it computes for: `local`, `microbatch`, `live`."""
     overlaps: bool
     """True if a submitted epoch is computed while the driver does something else."""
+    continuous: bool
+    """True if its instances process events all the time: `submit` opens an epoch, and `collect` closes it with its checkpoint
+    event. The next epoch is submitted before one is collected, so that events flow on behind the checkpoint event. An epoch that
+    is collected without a successor is the last one: the sources stop there.
+    """
 
     ends_known: EndKnown
     """How it reads sources with offsets: up to ends that the plan names, or up to ends that its instances report. Sources without
@@ -44,6 +49,9 @@ class Host(Protocol):
         Raises `Abandoned` when `expired()` is true, or when an instance is lost, and a StreamworkError where an attempt failed.
         Then nothing is in flight, and the next assignments name the states to continue from.
         """
+
+    def moved(self) -> bool:
+        """Of a continuous host: False if nothing has happened in the open epoch yet."""
 
     def wasted(self) -> Sequence[Counts]:
         """What the attempts at the epoch whose `collect` raised had counted, as far as known. The next call returns nothing."""

@@ -57,7 +57,16 @@ class Doubts(Participant):
         self._history = history
 
     def resume(self, footing: Footing) -> Sequence[str]:
-        return lines(self.recovered(footing.planned, footing.killed))
+        found = [*self.recovered(footing.planned, footing.killed), *self._note(list(self._claimed(footing)))]
+        return lines(found)
+
+    def _claimed(self, footing: Footing) -> Iterator[InDoubt]:
+        """What instances may have read beyond the checkpoint, by their claims."""
+        units = {node.id: node.component.unit for node in self._graph.planned}
+        for name, end in sorted(footing.claimed.items()):
+            start, unit = footing.at.positions[name], units[name.partition("/")[0]]
+            if end > start:
+                yield InDoubt(footing.at.epoch + 1, footing.fence - 1, name, start, end, unit)
 
     def recovered(self, plans: Sequence[Plan], killed: int | None) -> Sequence[InDoubt]:
         """The plans beyond the checkpoint that is built on. `killed` is the fence of a driver that was killed: its last epoch
@@ -87,7 +96,8 @@ class Doubts(Participant):
             start, unit = plan.start[name], units.get(name.partition("/")[0])
             if unit is not None and end > start:
                 yield InDoubt(plan.epoch, plan.fence, name, start, end, unit)
-        for source in sorted(by_report(self._graph, plan)) if reported else ():
+        polled = {node.id for node in self._graph.polled}  # what others read by report is claimed
+        for source in sorted(polled & by_report(self._graph, plan)) if reported else ():
             yield InDoubt(plan.epoch, plan.fence, source, 0, 0, POLLED)
 
 

@@ -12,6 +12,7 @@ from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant, inform
 from streamwork.epoch.phases import Phase
 from streamwork.epoch.planner import Planner
+from streamwork.epoch.slices import by_report
 from streamwork.epoch.timings import Timings
 from streamwork.job import Layout
 from streamwork.state import FileChains
@@ -58,6 +59,8 @@ class InFlight:
 
     def build_on(self, tip: Manifest, chains: FileChains) -> None:
         self.tip, self.chains = tip, chains
+        if self._epochs:
+            self._epochs[0].begin_at(tip.positions)
 
     def remove(self, epoch: Epoch) -> None:
         """The epoch is prepared or idle."""
@@ -67,9 +70,15 @@ class InFlight:
         """1 and 2, until so many epochs are in flight or there is nothing to plan."""
         while len(self._epochs) < depth:
             before = self._epochs[-1].plan if self._epochs else None
-            at, parent = (before.end, before.epoch) if before else (self.tip.positions, self.tip.epoch)
             timings = Timings(self._clock)
-            plan = self._planner.plan(at, parent, timings.begin)
+            # Where a parent ends that is read by report is not known yet.
+            continues = before is not None and bool(by_report(self._layout.graph, before))
+            if before is None:
+                plan = self._planner.plan(self.tip.positions, self.tip.epoch, timings.begin)
+            elif continues:
+                plan = self._planner.plan_behind(before, timings.begin)
+            else:
+                plan = self._planner.plan(before.end, before.epoch, timings.begin)
             if plan is None:
                 return
             timings.lap(Phase.PLAN)
@@ -77,7 +86,7 @@ class InFlight:
             if not self._layout.graph.promise.exactly_once:
                 self._fences.check(plan.fence)
             self._tell(Phase.PLAN, plan.epoch)
-            epoch = Epoch(plan, timings, self._planner.partitions)
+            epoch = Epoch(plan, timings, self._planner.partitions, continues)
             self._epochs.append(epoch)
             self._submit(epoch)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from streamwork.engine import EndKnown
+from streamwork.epoch.claims import Claims
 from streamwork.epoch.compactor import Background, Compactor
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.history.recorder import Recorder
 from streamwork.epoch.history.recording import EpochRecorder
+from streamwork.epoch.host import Host
 from streamwork.epoch.in_doubt import Doubts
 from streamwork.epoch.participant import Participant
 from streamwork.epoch.planner import Planner
@@ -32,7 +33,7 @@ class Parts:
         store: Store,
         clock: Clock,
         fences: Fences,
-        ends_known: EndKnown,
+        host: Host,
         recorder: Recorder,
         background: Background,
         new_stem: Callable[[], str],
@@ -49,7 +50,8 @@ class Parts:
             self.redelivery,
             InputEnds(graph, clock, recorder),
             lambda: _microseconds(clock.now()),
-            ends_known,
+            host.ends_known,
+            Claims(store.disk, store.folder) if host.continuous else None,
         )
         self.compactor = Compactor(graph, files, background, new_stem, store.discard_files)
         self.pruner = Pruner(store, fences, self.compactor, settings.retain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import UNSET
 from streamwork.components import Position
 from streamwork.components.position import CLOCK
 from streamwork.engine import EndKnown
+from streamwork.epoch.claims import Claims
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.identities import Identities
@@ -54,11 +55,15 @@ class Planner(Participant):
         input_ends: InputEnds,
         now: Callable[[], int],
         ends_known: EndKnown = EndKnown.BY_PLAN,
+        claims: Claims | None = None,
     ) -> None:
-        """`now` returns microseconds since 1970. `ends_known` is how the host reads sources with offsets. Under at-most-once they
-        are read by plan on every host: what was planned is not read again, so the plan must say what that is.
+        """`now` returns microseconds since 1970. `ends_known` is how the host reads sources with offsets. Under at-most-once what
+        was taken is never read again: they are read by plan, which says what that is, unless instances claim what they read
+        (`claims`).
         """
-        chosen = EndKnown.BY_PLAN if graph.promise.at_most_once else ends_known
+        chosen = EndKnown.BY_PLAN if graph.promise.at_most_once and claims is None else ends_known
+        self._claims = claims
+        self._records_ticks = claims is None or graph.promise.exactly_once
         self._by_report = tuple(node.id for node in graph.planned) if chosen is EndKnown.BY_REPORT else ()
         self.limited = False
         """True if the last plan could not take all the input that was there."""
@@ -145,6 +150,8 @@ class Planner(Participant):
         """Under at-most-once its input is not read again: some of it may have been written."""
         if self._graph.promise.at_most_once:
             self._lost = self._lost.furthest(epoch.plan.end)
+            if self._claims is not None:
+                self._lost = self._lost.furthest(self._claims.furthest())
 
     def plan(self, at: Position, parent: int, begin: Callable[[], None]) -> Plan | None:
         """The next plan, written; None if there is nothing to do. `begin` is called before it is written."""
@@ -167,7 +174,7 @@ class Planner(Participant):
         if end == start and not woken and not asked and not self._redelivery.is_due():
             return None
         asks = end == start and not woken  # there may be input of sources that are read by report, and nothing else
-        ticks = () if asks else (max(tick, start[CLOCK] + 1),)
+        ticks = () if asks or not self._records_ticks else (max(tick, start[CLOCK] + 1),)
         if graph.uses_timers and ticks:  # processing time is input too, so that a replay sees what was planned
             end = end.moved({CLOCK: ticks[-1]})
         self.limited = not end.reaches(there) or self._is_more(begun, there)
@@ -176,6 +183,53 @@ class Planner(Participant):
                 node.component.sync()
         end = end.without({*reported, *(node.id for node in graph.polled)})  # the instances report it
         return self._write(parent, start, end, ticks, reported, begin)
+
+    def plan_behind(self, before: Plan, begin: Callable[[], None]) -> Plan | None:
+        """The plan of an epoch that begins where another one ends, which its instances report; None if there is nothing to do
+        behind that one. It names what the driver knows: the inbox and the clock; and where partitions start that are new.
+        """
+        self.identities.check()
+        earlier, self.partitions = self.partitions, Partitions.of(self._graph, self._fixed)
+        reported = self._reported(Position())
+        known = before.start.moved(before.end)
+        known = known.without(known.sources)
+        start = known.moved(self._new_partitions(earlier))
+        end = known.moved(self._redelivery.end(known))
+        ticks: tuple[int, ...] = ()
+        if self._records_ticks and self._graph.uses_timers:
+            ticks = (max(self._now(), known[CLOCK] + 1),)
+            end = end.moved({CLOCK: ticks[-1]})
+        self.limited = False
+        return self._write(before.epoch, start, end, ticks, reported, begin)
+
+    def _new_partitions(self, earlier: Partitions) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node in self._graph.planned:
+            new = [name for name in self.partitions.names[node.id] if name not in earlier.names[node.id]]
+            first = node.component.earliest(new) if new else {}
+            found.update((f"{node.id}/{name}", first.get(name, 0)) for name in new)
+        return found
+
+    def wakes(self) -> bool:
+        """True if a timer is due whose ticks this driver records."""
+        return (
+            self._records_ticks
+            and self._graph.uses_timers
+            and self.next_tick is not None
+            and self._now() >= self.next_tick
+        )
+
+    def goal_of(self, source: str) -> Mapping[str, int]:
+        """Partition -> the offset that a run which catches up does not read beyond; empty for one that goes on."""
+        return {} if self._goal is None else self._goal.ends.of(source)
+
+    def awaits_goal(self, at: Position) -> bool:
+        """True if a run that catches up has not read, at this position, all that there was when it began."""
+        return self._goal is not None and not self.is_caught_up(at)
+
+    def is_caught_up(self, at: Position) -> bool:
+        """True if a run that catches up has read, at this position, all that there was when it began."""
+        return self._goal is not None and at.reaches(self._goal.ends) and not self.catches_up
 
     def _reported(self, start: Position) -> tuple[str, ...]:
         """The sources with offsets that this epoch reads by report. Catching up goes by plan: no slice may reach across the

@@ -27,7 +27,7 @@ from streamwork.delivery.inbox import MOST_REPLAYS, Entry, Taken, moved_id, take
 from streamwork.delivery.text import from_text, to_text
 from streamwork.epoch.brought import Brought
 from streamwork.epoch.epoch import Epoch
-from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant
 from streamwork.epoch.slices import extents
 from streamwork.epoch.store import Store
@@ -61,6 +61,8 @@ class Redelivery(Participant):
         self._inbox = Inbox(store.disk, store.folder)
         self._letters = DeadLetters(store.disk, store.folder)
         self._fence = 0
+        self._under_way: dict[int, set[str]] = {}  # epoch that is not prepared -> the events that come again in it
+        self._taken_to = 0  # how far the plans take the inbox
         self._tracks = graph.promise.acknowledges
         self._policy = Acknowledger(settings.max_attempts, settings.retry_after, settings.ack_timeout)
         self._next: tuple[Waiting, ...] = ()  # what waits once the manifest is durable that is being prepared
@@ -69,7 +71,7 @@ class Redelivery(Participant):
 
     def resume(self, footing: Footing) -> Sequence[str]:
         at, fence = footing.at, footing.fence
-        self._fence = fence
+        self._fence, self._taken_to = fence, at.positions[INBOX]
         self._layout = Layout.of(self._graph, footing.identity.groups)
         self.waiting = tuple(self._policy.bounded(self._inbox.read_waiting(at.failed), self._now()))
         self._accounted = {taken_key(path): path for path in at.taken}
@@ -101,23 +103,34 @@ class Redelivery(Participant):
         now = self._inbox.end(was)
         return {INBOX: now} if now > was else {}
 
+    def has_news(self) -> bool:
+        """True if the inbox has more than the epochs in flight take."""
+        return self._inbox.end(self._taken_to) > self._taken_to
+
     def is_due(self) -> bool:
         """True if something that waits is to be done now, whether there is new input or not."""
-        due = self._policy.next_due(self.waiting)
+        coming_again = {one for ids in self._under_way.values() for one in ids}
+        due = self._policy.next_due(one for one in self.waiting if one.id not in coming_again)
         return (due is not None and due <= self._now()) or (self._tracks and bool(self._orphans()))
 
     def planned(self, epoch: Epoch) -> None:
         """Say what the epoch processes besides its slices."""
         plan = epoch.plan
+        self._taken_to = max(self._taken_to, plan.end[INBOX])
         entries = self._inbox.between(plan.start[INBOX], plan.end[INBOX])
         coming = [_coming(entry) for entry in entries]
+        self._under_way.pop(epoch.number, None)
         if not self._tracks:
+            self._under_way[epoch.number] = set()
             epoch.brought = Brought(tuple(Replay(one.source, self._instance(one), one.event) for one in coming))
         else:
             self.waiting += tuple(one for orphan in self._orphans() for one in self._events_of(self._adopt(orphan)))
             known = {one.id for one in self.waiting} if coming else set()
             again = [one for one in coming if one.id not in known]
-            again += self._policy.due(self.waiting, self._now(), max(1, MOST_REPLAYS - len(again)))
+            coming_again = {one for ids in self._under_way.values() for one in ids}
+            idle = [one for one in self.waiting if one.id not in coming_again]
+            again += self._policy.due(idle, self._now(), max(1, MOST_REPLAYS - len(again)))
+            self._under_way[epoch.number] = {one.id for one in again}
             replays = [Replay(one.source, self._instance(one), one.event, root_of(0, i)) for i, one in enumerate(again)]
             replays.sort(key=lambda replay: replay.component)
             lanes, instances = self._lanes(epoch)
@@ -160,7 +173,9 @@ class Redelivery(Participant):
         lost = [node.id for node in self._graph.polled if not node.component.replayable]
         found = sorted((one for source in lost for one in self._inbox.taken(source, self._fence)), key=_by_fence)
         newest = {one.key: one for one in found}
-        return sorted((one for key, one in newest.items() if key not in known), key=lambda one: one.path)
+        flying = {(self._fence, epoch) for epoch in self._under_way}
+        lost_files = [one for key, one in newest.items() if key not in known and (one.fence, one.epoch) not in flying]
+        return sorted(lost_files, key=lambda one: one.path)
 
     def _adopt(self, orphan: Taken) -> Taken:
         """Its events join those that wait. The copy comes first, then the names of lower fences are removed."""
@@ -187,7 +202,7 @@ class Redelivery(Participant):
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
         troubles = [trouble for report in reports for trouble in report.troubles]
         troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
-        events = self._events(plan, draft.positions, brought, {trouble.root for trouble in troubles}, taken)
+        events = self._events(epoch, draft.positions, brought, {trouble.root for trouble in troubles}, taken)
         acked = [Ack(one, f"{report.component}/{report.instance}") for report in reports for one in report.acked]
         outcome = self._policy.resolve(
             plan.epoch, self._now(), self.waiting, brought.again, troubles, acked, events.__getitem__
@@ -205,13 +220,20 @@ class Redelivery(Participant):
         draft.count(outcome.counts)
         self._next = outcome.waiting
 
+    def idle(self, epoch: Epoch) -> None:
+        self._under_way.pop(epoch.number, None)
+
+    def abandoned(self, epoch: Epoch) -> None:
+        self._under_way.pop(epoch.number, None)
+
     def prepared(self, epoch: Epoch) -> None:
+        self._under_way.pop(epoch.number, None)
         self.waiting, self._next = self._next, ()
         self._adopted.clear()
         self._accounted = {taken_key(path): path for path in epoch.manifest.taken}
 
     def _events(
-        self, plan: Plan, end: Position, brought: Brought, roots: set[int], taken: dict[str, str]
+        self, epoch: Epoch, end: Position, brought: Brought, roots: set[int], taken: dict[str, str]
     ) -> dict[int, Waiting]:
         """The events of these roots. Those of a source with offsets are read again."""
         names = {lane: name for name, lane in brought.lanes.items()}
@@ -229,10 +251,10 @@ class Redelivery(Participant):
             texts = (
                 self._inbox.read_taken(taken[name])
                 if name in taken
-                else self._read(name, plan.start[name], end[name], numbers)
+                else self._read(name, epoch.start[name], end[name], numbers)
             )
             for number in numbers:
-                event_id, text = f"{name}/{plan.epoch}-{number}", texts[number]
+                event_id, text = f"{name}/{epoch.number}-{number}", texts[number]
                 found[root_of(lane, number)] = Waiting(
                     event_id, source, brought.instances[name], text, 0, 0, False, "", ""
                 )

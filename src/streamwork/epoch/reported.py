@@ -27,10 +27,10 @@ def events(graph: Graph, reports: Sequence[Report]) -> int:
     return sum(report.counters["processed"] for report in reports if report.component in sources)
 
 
-def end_of(plan: Plan, reports: Sequence[Report]) -> Position:
+def end_of(start: Position, plan: Plan, reports: Sequence[Report]) -> Position:
     """Where an epoch ends: the planned ends, and the ends that were reported. A source that was not read stays where it was."""
     ends = {f"{report.component}/{partition}": at for report in reports for partition, at in report.ends.items()}
-    return plan.start.moved(plan.end).moved(ends)
+    return start.moved(plan.end).moved(ends)
 
 
 def moved(graph: Graph, chains: FileChains, reports: Sequence[Report]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -118,8 +118,11 @@ def extents(
     instance: int,
     plan: Plan,
     unasked: Collection[str] = (),
+    goals: Callable[[str], Mapping[str, int]] = lambda source: {},
 ) -> Extents:
-    """What one instance of a chain reads in an epoch. `unasked` are sources without offsets that it does not ask."""
+    """What one instance of a chain reads in an epoch. `unasked` are sources without offsets that it does not ask; `goals` are the
+    offsets that are not read beyond, by source, where ends are known by report.
+    """
     found: Extents = {}
     reported = by_report(graph, plan)
     for node, partition in _read_by(graph, partitions, nodes, instance, plan.start.furthest(plan.end)):
@@ -129,7 +132,8 @@ def extents(
         if node in graph.polled:
             extent = Extent(plan.start[name], limit=node.component.max_events)
         elif node.id in reported:
-            extent = Extent(plan.start[name], limit=share_of(node, len(partitions.with_earlier(node.id, plan.start))))
+            share = share_of(node, len(partitions.with_earlier(node.id, plan.start)))
+            extent = Extent(plan.start[name], limit=share, until=goals(node.id).get(partition))
         elif plan.end[name] > plan.start[name]:
             extent = Extent(plan.start[name], plan.end[name])
         if extent is not None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from streamwork.components import Position
+from streamwork.epoch.claims import Claims, within_input
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.footing import Footing
 from streamwork.epoch.manifest import Plan
@@ -73,8 +75,10 @@ class Start:
         tell(Phase.READ, point.at.epoch)
         recovered = self._recovery.finish(point, fence, lambda phase, m: tell(phase, m.epoch))  # 6, 7, 8
         planned: Sequence[Plan] = ()
+        claimed = Position()
         if self._graph.promise.at_most_once:
             planned = self._recovery.plans_beyond(recovered.at)
+            claimed = within_input(self._graph, Claims(self._store.disk, self._store.folder).furthest())
         footing = Footing(
             identity=identity,
             new=found is None,
@@ -83,7 +87,8 @@ class Start:
             rolled_forward=recovered.rolled_forward,
             refused=self._sinks.refused(recovered.at.epoch),
             planned=tuple(planned),
-            lost=self._recovery.planned_beyond(planned),
+            lost=self._recovery.planned_beyond(planned).furthest(claimed),
+            claimed=claimed,
             killed=killed,
         )
         return footing, recovered

@@ -36,19 +36,19 @@ class Outlet(Channel):
 
     def send(self, item: Item) -> None:
         if isinstance(item, CheckpointEvent):
-            self._pack()
+            self.pack()
             self._ready.append(Parcel(self._head(Kind.CHECKPOINT, item.epoch)))
             return
         if isinstance(item, Idle):
-            self._pack()
+            self.pack()
             self._ready.append(Parcel(self._head(Kind.IDLE, item.epoch, idle=item.idle, is_resumed=item.resumed)))
             return
         if isinstance(item, Watermark) and item.resumed:
-            self._pack()  # it comes before everything else of its parcel
+            self.pack()  # it comes before everything else of its parcel
         self._waiting.append(item)
         self._count += len(item) if isinstance(item, Data) else 0
         if self._count >= PIECE or len(self._waiting) >= MOST_ITEMS:
-            self._pack()
+            self.pack()
 
     def ready(self) -> list[Parcel]:
         """The parcels that were finished since the last call."""
@@ -59,7 +59,8 @@ class Outlet(Channel):
         """Cancels everything that was sent."""
         return Parcel(Head(Kind.FAILED, epoch, self._sender, self._attempt, self._to))
 
-    def _pack(self) -> None:
+    def pack(self) -> None:
+        """Make parcels of everything that waits."""
         self._ready += self._parcels(self._waiting)
         self._waiting, self._count = [], 0
 

@@ -2,6 +2,7 @@
 
 MemoryTransport   both ends are in one process, and objects are passed
 ParcelTransport   one end of each channel is here, the other in another process, and parcels are passed
+GangTransport     of a task in a gang (`flow.gang_transport`): both, with parcels in files
 """
 
 from __future__ import annotations

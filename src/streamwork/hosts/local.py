@@ -20,6 +20,7 @@ class LocalHost(Host):
 
     name = "local"
     overlaps = False  # it computes in `collect`
+    continuous = False
 
     def __init__(
         self,
@@ -75,6 +76,9 @@ class LocalHost(Host):
             self._engine.discard()
             self._engine = None
             raise
+
+    def moved(self) -> bool:
+        return True
 
     def wasted(self) -> Sequence[Counts]:
         found, self._wasted = self._wasted, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from urllib.parse import urlsplit
@@ -38,6 +39,19 @@ def check_master(master: str) -> str:
 def is_remote(master: str) -> bool:
     """True if tasks run in other processes, with files and modules of their own, perhaps on other machines."""
     return master.startswith(("spark://", "local-cluster["))
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks run at the same time on a local master; None for a cluster."""
+    if is_remote(master) or not _LOCAL.fullmatch(master):
+        return None
+    cores = master.removeprefix("local").strip("[]").partition(",")[0] or "1"
+    return len(os.sched_getaffinity(0)) if cores == "*" else int(cores)
+
+
+def with_slots(master: str, tasks: int) -> str:
+    """The default master with slots for so many tasks that run all the time, and two for other jobs."""
+    return f"local[{tasks + 2}]" if master == DEFAULT_MASTER else master
 
 
 def reach(master: str, seconds: float = REACH_SECONDS) -> None:

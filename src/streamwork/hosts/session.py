@@ -137,6 +137,9 @@ def _settings(master: str, java: Java, quiet: bool) -> dict[str, str]:
         "spark.log.level": "ERROR" if quiet else "WARN",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "streamwork-warehouse"),
         "spark.python.worker.reuse": "true",
+        # Where there are not enough slots for a gang, report it after seconds, not after ten minutes.
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "5",
     }
     if options := java_options(java):
         # Not `extraJavaOptions`, which users set: these come before them.

@@ -18,11 +18,9 @@ also on empty input, and partition = instance, but for the first stage (`hosts.s
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +28,13 @@ import msgspec
 
 from streamwork.components import Source, StatefulSource
 from streamwork.components.operator import AnyOperator
-from streamwork.connectors.address import SecretsFile
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Abandoned, Assignment, EndKnown, Report, Reports
 from streamwork.epoch.host import Host
 from streamwork.errors import JobFailed, StreamworkError
 from streamwork.hosts.master import is_remote
 from streamwork.hosts.probe import cannot_run, unshared
+from streamwork.hosts.shipped_layout import ShippedLayout
 from streamwork.hosts.spark_affinity import affinity_folder
 from streamwork.hosts.spark_cancel import SparkCancel
 from streamwork.hosts.spark_input import stage_input
@@ -68,6 +66,7 @@ class SparkEpochs(Host):
 
     name = "microbatch"
     overlaps = True
+    continuous = False
     ends_known = EndKnown.BY_PLAN
 
     def __init__(self, spark: Any, clock: Clock | None = None) -> None:
@@ -82,8 +81,7 @@ class SparkEpochs(Host):
         # `Report.consumed` shows the driver what was consumed.
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enabled", "false")
         self._session.conf.set("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "false")
-        self._shipped: tuple[Layout, str, Any] | None = None
-        self._secrets: SecretsFile | None = None
+        self._shipped = ShippedLayout(self._session.sparkContext)
         self._tables = SparkTables(self._session)
         self._thread = ThreadPoolExecutor(1, "streamwork-action")
         self._wasted: list[Counts] = []
@@ -124,6 +122,9 @@ class SparkEpochs(Host):
                 self.abandon()
                 raise answer.failure.to_error()
         return [report for answer in answers for report in answer.reports]
+
+    def moved(self) -> bool:
+        return True
 
     def wasted(self) -> Sequence[Counts]:
         found, self._wasted = self._wasted, []
@@ -172,29 +173,21 @@ class SparkEpochs(Host):
             rows: Sequence[Any] = frame().collect()
             return rows
         except (Py4JJavaError, PySparkException) as error:
-            raise _spark_failed(what, error, self._remote) from error
+            raise spark_failed(what, error, self._remote) from error
         finally:
             self._used = self._clock.monotonic()
 
     def close(self) -> None:
         self.abandon()
         self._thread.shutdown()
-        if self._shipped is not None and _has_closers(self._shipped[0].graph):
+        if self._shipped.layout is not None and _has_closers(self._shipped.layout.graph):
             with contextlib.suppress(StreamworkError):  # Spark may be gone, and the instances with it
                 self._on_every_core("close what its operators have open", farewell)
-        self._unship()
-
-    def _unship(self) -> None:
-        if self._shipped is not None:
-            self._shipped[2].destroy()
-            self._shipped = None
-        if self._secrets is not None:
-            self._secrets.remove()
-            self._secrets = None
+        self._shipped.unship()
 
     def _line_of_stages(self, layout: Layout, works: Sequence[Assignment], folder: str | None) -> Any:
         """The data frame whose rows are the reports of all instances."""
-        token, broadcast = self._ship(layout, Path(works[0].folder))
+        token, broadcast = self._shipped.ship(layout, Path(works[0].folder))
         by_place = {(work.chain, work.instance): work for work in works}
         last, frame = len(layout.stages) - 1, None
         for stage in range(last + 1):
@@ -206,28 +199,6 @@ class SparkEpochs(Host):
             run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage, self._remote, native, given)
             frame = frame.mapInArrow(run, REPORT_SCHEMA if stage == last else ROW_SCHEMA)
         return frame
-
-    def _ship(self, layout: Layout, folder: Path) -> tuple[str, Any]:
-        """Broadcast the layout to the workers, once. Its token identifies this layout object. `folder` is that of the job."""
-        if self._shipped is None or self._shipped[0] is not layout:
-            from pyspark import cloudpickle
-
-            self._unship()
-            self._secrets = SecretsFile(folder / "secrets")
-            try:
-                with self._secrets.collecting():
-                    packed = cloudpickle.dumps(_for_workers(layout))
-            except Exception as error:
-                raise JobFailed(
-                    "SW-OPERATOR-COPY",
-                    f"the job cannot be sent to Spark's workers: {type(error).__name__}: {error}",
-                    "open connections and the like in setup_instance of the operator that holds them, not in its constructor",
-                    retryable=False,
-                ) from error
-            self._secrets.write()
-            token = hashlib.sha256(packed).hexdigest()
-            self._shipped = (layout, token, self._session.sparkContext.broadcast(packed))
-        return self._shipped[1], self._shipped[2]
 
 
 def _has_closers(graph: Graph) -> bool:
@@ -247,14 +218,7 @@ def _counted(answers: Sequence[Reports]) -> list[Counts]:
     return found + [one for answer in answers for one in answer.counts]
 
 
-def _for_workers(layout: Layout) -> Layout:
-    """The layout without sinks that stay on the driver with their connections."""
-    graph = layout.graph
-    nodes = tuple(n if graph.travels(n) else replace(n, component=None) for n in graph.nodes)
-    return Layout(replace(graph, nodes=nodes), layout.groups, layout.edges)
-
-
-def _spark_failed(what: str, error: Exception, remote: bool) -> StreamworkError:
+def spark_failed(what: str, error: Exception, remote: bool) -> StreamworkError:
     text = str(error)
     if (found := NOT_MINE.search(text)) is not None:
         return unshared(found["host"], found["root"], "it does not see this driver's fence")

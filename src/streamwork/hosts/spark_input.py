@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from streamwork.components import Slice
 from streamwork.engine import Parcel
-from streamwork.engine.instance import Read
+from streamwork.engine.reading import Read
 from streamwork.errors import JobFailed
 from streamwork.hosts.spark_rows import ROW_SCHEMA, parcels
 from streamwork.hosts.spark_table import LAST

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streamwork.delivery.retrying import FRESH_SECONDS
 from streamwork.engine import Assignment, Parcel, Worker
-from streamwork.engine.instance import Read
+from streamwork.engine.reading import Read
 from streamwork.hosts.spark_affinity import bind_instance
 from streamwork.hosts.spark_input import Arrivals
 from streamwork.hosts.spark_rows import Rows
@@ -80,7 +80,7 @@ def _run(
     layout = _layouts[token]
     mine = msgspec.json.decode(works, type=list[Assignment])
     if remote:
-        _check_folder(mine[partition])
+        check_folder(mine[partition])
     work = mine[partition] if affinity is None else bind_instance(affinity, partition, mine, _worker.unread)
     sent = _computed(layout, token, work, native, Arrivals(batches))
     if stage + 1 < len(layout.stages):
@@ -119,7 +119,7 @@ def _readers(layout: Layout, work: Assignment, native: tuple[str, ...], arrivals
     }
 
 
-def _check_folder(work: Assignment) -> None:
+def check_folder(work: Assignment) -> None:
     """Raises if the driver's fence file is not visible here; then Spark retries the task, perhaps on another machine."""
     if (work.folder, work.fence) not in _seen:
         fence = Path(work.folder) / "fences" / f"{work.fence}.json"

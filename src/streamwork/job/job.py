@@ -179,7 +179,7 @@ class Job:
     ) -> RunSummary:
         """Run the job in this process until it ends, is stopped, or fails. The arguments are the options of ``streamwork run``.
 
-        mode                where to run: "local", or on Spark "microbatch" or "batch"
+        mode                where to run: "local", or on Spark "microbatch", "live" or "batch"
         root                the folder of checkpoints and state; `.streamwork` beside the job file
         until_caught_up     end when all input that was there at the start has been processed
         checkpoint_every, retain, lease, semantics, tracking

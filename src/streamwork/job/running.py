@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-ModeName = Literal["local", "microbatch", "batch"]
+ModeName = Literal["local", "microbatch", "live", "batch"]
 
 
 class RunSummary(Protocol):

@@ -144,7 +144,14 @@ class Drivers:
             return LocalHost(self._store.disk, clock=self._clock)
         log = None if options.spark_log else self._store.folder / "spark.log"
         return start_spark_host(
-            self._graph, options.root, options.master, log, options.module_folder, self._clock, self._stop.check
+            self._graph,
+            options.root,
+            options.master,
+            log,
+            options.module_folder,
+            self._clock,
+            self._stop.check,
+            options.mode is Mode.LIVE,
         )
 
     def _epochs(self, driver: Driver) -> None:
@@ -154,11 +161,13 @@ class Drivers:
 
     def _run_epochs(self, driver: Driver) -> None:
         catches_up = self._options.until_caught_up or self._options.mode is Mode.BATCH
-        if catches_up:
-            driver.end_where_input_ends()
         ends = catches_up or all(node.component.bounded for node in self._graph.sources)
+        if catches_up or (ends and self._options.mode is Mode.LIVE):
+            driver.end_where_input_ends()
         while not driver.stop_requested:
             planned = self._clock.monotonic()
+            if driver.is_caught_up() and not driver.unsettled():
+                return
             if driver.run_epoch() is None:
                 if ends and not driver.unsettled():
                     return

@@ -10,6 +10,7 @@ BATCH_SUFFIX = "@batch"
 
 class Mode(Enum):
     MICROBATCH = "microbatch"
+    LIVE = "live"
     BATCH = "batch"
     LOCAL = "local"
 

@@ -47,8 +47,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         Mode,
         Flag(
             "--mode",
-            "microbatch: on Spark, one Spark job per checkpoint. batch: on Spark, one checkpoint over all input, in a folder "
-            "and with targets of its own. local: in this process, without Spark.",
+            "microbatch: on Spark, one Spark job per checkpoint. live: on Spark, tasks that run all the time, for results within "
+            "milliseconds. batch: on Spark, one checkpoint over all input, in a folder and "
+            "with targets of its own. local: in this process, without Spark.",
             choices=tuple(mode.value for mode in Mode),
         ),
     ] = Mode.MICROBATCH

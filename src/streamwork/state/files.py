@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -89,22 +89,29 @@ class StateFiles:
         memory: int | None = None,
     ) -> tuple[FileRef, ...]:
         """Write what changed. Returns the chain that holds the state now. `memory` is how many bytes its records may take."""
+        return self.capture(rows, state, instance, epoch, stem, memory)(chain)
+
+    def capture(
+        self, rows: RowFormat, state: State, instance: int, epoch: int, stem: str, memory: int | None = None
+    ) -> Callable[[FileChain], tuple[FileRef, ...]]:
+        """Copy what changed. The result writes it, behind a chain that holds the state before, and returns the new chain; it may be
+        called later, from another thread, while the state changes.
+        """
         place = f"state/{rows.component}/{instance}/{epoch:012d}-{stem}"
         if isinstance(state, InstanceState):
             if state.record is None or state.record == state.saved:
-                return tuple(chain)
+                return tuple
             state.saved = copy.deepcopy(state.record)
-            table = rows.encode(state, epoch, everything=True)  # one row: its delta is the whole of it
-            return (self.write(place + DELTA, table), self.write(place + SNAPSHOT, table))
+            whole = rows.encode(state, epoch, everything=True)  # one row: its delta is the whole of it
+            return lambda chain: (self.write(place + DELTA, whole), self.write(place + SNAPSHOT, whole))
         if not state.is_changed:
-            return tuple(chain)
+            return tuple
         table = rows.encode(state, epoch, everything=False)
-        ref = self.write(place + DELTA, table, rows.key_names)
         if isinstance(state, KeyedState | LayeredTable):
             self._end_checkpoint(rows, state, table, epoch, memory)
         else:
             state.end_checkpoint()
-        return (*chain, ref)
+        return lambda chain: (*chain, self.write(place + DELTA, table, rows.key_names))
 
     def _end_checkpoint(
         self, rows: RowFormat, state: KeyedState | LayeredTable, delta: pa.Table, epoch: int, memory: int | None

@@ -42,6 +42,10 @@ class StageStep(Step):
 class WriteStep(Step):
     """Writes outputs to the sink as they come, many at a time, and before every checkpoint."""
 
+    rows = ROWS
+    """It writes when so many wait."""
+    guard: Callable[[], None] = staticmethod(lambda: None)
+    """Called before each write. Raises if another driver has the job."""
     claim: Callable[[], bool]
     """Under at-most-once: may this attempt write? Called once per epoch, before its first row is written."""
 
@@ -57,7 +61,7 @@ class WriteStep(Step):
     def process(self, batch: Batch) -> Outputs:
         self._waiting.append(batch)
         self._count += len(batch)
-        return self.drain() if self._count >= ROWS else {}
+        return self.drain() if self._count >= self.rows else {}
 
     def drain(self) -> Outputs:
         if self._count:
@@ -75,6 +79,7 @@ class WriteStep(Step):
         """Write what can be written; `on_error` applies to the rest."""
         if self._may_write is None:
             self._may_write = self.claim()
+        self.guard()
         if not self._may_write:  # another attempt at this epoch has begun to write; how much it has written is unknown
             self.dropped += rows.num_rows
             return

@@ -6,7 +6,7 @@ outputs/SINK/000000000042-FENCE-ATTEMPT-INSTANCE.arrow
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,16 @@ class Staging:
 
     def _write(self) -> None:
         """Many small batches cost more than a few large ones, to write and to read."""
-        if not self._waiting:
+        self._append(self._taken())
+
+    def _taken(self) -> Sequence[Columns]:
+        """What waits, as columns; it no longer waits."""
+        waiting, self._waiting, self._count = self._waiting, [], 0
+        return self._blame.columns(self._event, waiting) if waiting else ()
+
+    def _append(self, pieces: Sequence[Columns]) -> None:
+        if not pieces:
             return
-        pieces = self._blame.columns(self._event, self._waiting)
-        self._waiting, self._count = [], 0
         if self._file is None:
             target = self._folder / self._path
             self._disk.make_folder(target.parent)
@@ -78,11 +84,20 @@ class Staging:
 
     def finish(self) -> FileRef | None:
         """Make the outputs durable."""
-        self._write()
-        if self._file is None:
-            return None
-        self._writer.close()
-        return FileRef(self._path, self._file.finish(), self._rows, self._file.tell())
+        return self.seal()()
+
+    def seal(self) -> Callable[[], FileRef | None]:
+        """The outputs are complete. The result makes them durable; it may be called later, from another thread."""
+        pieces = self._taken()
+
+        def write() -> FileRef | None:
+            self._append(pieces)
+            if self._file is None:
+                return None
+            self._writer.close()
+            return FileRef(self._path, self._file.finish(), self._rows, self._file.tell())
+
+        return write
 
     def discard(self) -> None:
         """Close a failed attempt's file. Clean-up removes it."""

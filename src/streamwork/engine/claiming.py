@@ -1,0 +1,59 @@
+"""Claims of what a source task reads all the time, under at-most-once (`epoch.claims` has the steps).
+
+A claim is durable before anything up to it is processed. It is about 100 ms ahead, so that most pieces need no new one, and it is
+renewed in another thread when half of it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+AHEAD_SECONDS = 0.1
+LEAST_EVENTS = 100
+"""A claim is at least so many offsets ahead."""
+Write = Callable[[dict[str, int]], None]
+Later = Callable[[Callable[[], None]], "Future[None]"]
+
+
+class Claiming:
+    def __init__(self, write: Write, later: Later, clock: Callable[[], float]) -> None:
+        """`write` makes offsets durable, `later` calls a function in another thread, one after the other."""
+        self._write = write
+        self._later = later
+        self._clock = clock
+        self._claimed: dict[str, int] = {}  # durable
+        self._coming: Future[None] | None = None  # a claim that is being written
+        self._wanted: dict[str, int] = {}
+        self._seen: dict[str, tuple[float, int]] = {}  # when a claim was made, and up to where was read then
+
+    def reach(self, partition: str, end: int) -> None:
+        """Returns when everything before `end` is claimed."""
+        if self._coming is not None and self._coming.done():
+            self._settle()
+        if end > self._claimed.get(partition, 0) and self._coming is not None:
+            self._settle()
+        if end > self._claimed.get(partition, 0):
+            self._claim(partition, end).result()
+            self._settle()
+        elif self._coming is None and self._claimed[partition] - end < self._ahead(partition, end) // 2:
+            self._claim(partition, end)
+
+    def _ahead(self, partition: str, end: int) -> int:
+        """How many offsets are read in `AHEAD_SECONDS`, by the rate since the last claim."""
+        when, at = self._seen.get(partition, (self._clock(), end))
+        passed = max(self._clock() - when, AHEAD_SECONDS)
+        return max(LEAST_EVENTS, round((end - at) * AHEAD_SECONDS / passed))
+
+    def _claim(self, partition: str, end: int) -> Future[None]:
+        self._wanted = {**self._claimed, partition: end + self._ahead(partition, end)}
+        self._seen[partition] = self._clock(), end
+        wanted = self._wanted
+        self._coming = self._later(lambda: self._write(wanted))
+        return self._coming
+
+    def _settle(self) -> None:
+        """The claim that is being written is durable."""
+        assert self._coming is not None
+        self._coming.result()
+        self._claimed, self._coming = self._wanted, None

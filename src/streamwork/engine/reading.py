@@ -1,0 +1,260 @@
+"""Reads the sources of one instance: the slices of an epoch, or all the time.
+
+read(work)      the slices that an epoch names, to their ends
+follow(work)    what comes, until the epoch is closed (live mode)
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from streamwork.components import OffsetSource, Slice
+from streamwork.components.source import source_changed
+from streamwork.delivery import Inbox
+from streamwork.delivery.text import to_text
+from streamwork.engine.adaptive_batch import AdaptiveBatch
+from streamwork.engine.assignment import Assignment
+from streamwork.engine.chain import Chain
+from streamwork.engine.extent import Extent, Extents
+from streamwork.engine.inlet import gathered, takes_columns
+from streamwork.engine.steps.operator_steps import SourceStep
+from streamwork.errors import StreamworkError
+from streamwork.world import Disk, FileRef
+
+Read = Callable[[str, int, int], Iterator[Slice]]  # as `OffsetSource.read`
+MOST_EVENTS = 8_192
+"""Maximum events of a partition that `follow` reads in one piece: a barrier waits for the end of a piece."""
+
+
+class Claim(Protocol):
+    """Under at-most-once, all the time: makes durable how far a partition may have been read, before it is."""
+
+    def reach(self, partition: str, end: int) -> None: ...
+
+
+class Reading:
+    """What it has read belongs to the epoch that `begin` names, until the next call of it."""
+
+    def __init__(self, chain: Chain, disk: Disk, folder: Path, clock: Callable[[], float]) -> None:
+        self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
+        self.taken: dict[str, FileRef] = {}  # what sources without offsets gave in this epoch
+        self.ends: dict[str, dict[str, int]] = {}  # by source and partition: ends that are known by report
+        self.claim: Claim | None = None
+        self._extents: Extents = {}
+        self._continues = False
+        self._at: dict[str, dict[str, int]] = {}  # by source and partition: where the last epoch ended, by report
+        self._until: dict[str, dict[str, int]] = {}  # offsets that are not read beyond
+        self._recognised: set[str] = set()
+        self._chain = chain
+        self._disk = disk
+        self._folder = folder
+        self._clock = clock
+        self._stem = ""
+        self._adaptive = chain.adaptive = AdaptiveBatch(clock) if chain.graph.previews else None
+        self._others: dict[str, OffsetSource[Any]] = {}  # for another thread
+
+    def begin(self, work: Assignment, stem: str) -> None:
+        """Begin an epoch. `stem` is the beginning of the names of its files."""
+        self.taken, self.ends, self._extents, self._continues = {}, {}, work.extents, work.continues
+        self._stem = stem
+
+    def end(self, counters: Mapping[str, Mapping[str, int]]) -> None:
+        """The epoch ends, with these counters. The offsets of a source without any count the events that were read."""
+        for name in self._chain.polled.keys() & self._extents.keys():
+            read = counters[name]["processed"] - counters[name]["replayed"]
+            self.ends[name] = {partition: self._start(name, partition) + read for partition in self._extents[name]}
+        for name, ends in self.ends.items():
+            self._at.setdefault(name, {}).update(ends)
+
+    def _start(self, source: str, partition: str) -> int:
+        """Where the epoch begins to read a partition."""
+        if self._continues and partition in self._at.get(source, {}):
+            return self._at[source][partition]
+        return self._extents[source][partition].start
+
+    # ---- slices ---------------------------------------------------------------------------------------------------
+
+    def read(self, work: Assignment) -> Iterator[bool]:
+        """Pass the slices of all source partitions through the chain, a piece at each step of the iterator."""
+        for name, extents in work.extents.items():
+            if name in self._chain.polled:
+                continue
+            source: OffsetSource[Any] = self._chain.graph[name].component
+            for partition, start, end in self._ranges(name, source, extents):
+                if name in self.readers:
+                    pieces = self.readers[name](partition, start, end)
+                else:
+                    pieces = _recognised(name, source, partition, work, source.read(partition, start, end))
+                if self._gathers(name):
+                    pieces = gathered(pieces)
+                for piece in _blamed(name, pieces):
+                    for part in self._parts(piece):
+                        self._chain.process(name, partition, part)
+                        yield True
+        for name, step in self._chain.polled.items():
+            if name not in work.extents:
+                continue
+            (extent,) = work.extents[name].values()
+            waiting, read = Slice([], 0), extent.start
+            for piece in self._polled(step, extent.limit, work.asking):
+                piece.move(read)
+                read += piece.came
+                if self._chain.graph.promise.acknowledges:
+                    waiting.add(piece)
+                    continue
+                for part in self._parts(piece):
+                    self._chain.process(name, str(self._chain.instance), part)
+                    yield True
+            if waiting.events:  # it cannot be read again: it is made durable before it is processed
+                inbox = Inbox(self._disk, self._folder)
+                self.taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in waiting.events])
+            if waiting.came:
+                self._chain.process(name, str(self._chain.instance), waiting)
+                yield True
+
+    def _ranges(
+        self, name: str, source: OffsetSource[Any], extents: Mapping[str, Extent]
+    ) -> Iterator[tuple[str, int, int]]:
+        """Partition, start and end of what is read. By report, this calls the source's `ends`, and notes them."""
+        open_ended = {partition: one.start for partition, one in extents.items() if one.end is None}
+        if open_ended:
+            limit = min(extents[partition].limit for partition in open_ended)
+            self.ends[name] = {**open_ended, **source.ends(open_ended, limit)}
+            source.sync()  # no reported position is beyond the input
+        for partition, extent in extents.items():
+            end = self.ends[name][partition] if extent.end is None else extent.end
+            if end > extent.start:
+                yield partition, extent.start, end
+
+    def _polled(self, step: SourceStep, limit: int, seconds: float) -> Iterator[Slice]:
+        """The events of a source until there are `limit`, its time has passed, or it emits nothing."""
+        read, until = 0, self._clock() + seconds
+        while read < limit and (count := (piece := step.poll()).came):
+            read += count
+            yield piece
+            if self._clock() >= until:
+                return
+
+    def _gathers(self, source: str) -> bool:
+        """True if slices are joined: for operators on columns, unless rows are to be visible early."""
+        return self._adaptive is None and takes_columns(self._chain.graph, source)
+
+    def _parts(self, piece: Slice) -> Iterable[Slice]:
+        return [piece] if self._adaptive is None else self._adaptive.slices(piece)
+
+    # ---- all the time ---------------------------------------------------------------------------------------------
+
+    def follow(self, work: Assignment, closes: Callable[[], bool]) -> Iterator[bool]:
+        """Read what comes, until the epoch `closes`; by plan, at least up to the ends that it names. Each step of the iterator
+        reads a piece; False says that there was nothing.
+        """
+        offsets = {name: dict(extents) for name, extents in work.extents.items() if name not in self._chain.polled}
+        at = {name: {part: self._start(name, part) for part in parts} for name, parts in offsets.items()}
+        polled = {name: step for name, step in self._chain.polled.items() if name in work.extents}
+        asked: set[str] = set()
+        while True:
+            closing, read = closes(), False
+            for name, extents in offsets.items():
+                for partition, start, end in self._next(name, extents, at[name], closing):
+                    yield from self._follow(work, name, partition, start, end)
+                    at[name][partition], read = end, True
+            if closing:
+                break
+            for name, step in polled.items():
+                if name not in asked:
+                    for _ in self._poll(name, step, asked):
+                        read = True
+                        yield True
+            if not read:
+                yield False
+        self.ends |= {name: at[name] for name, parts in offsets.items() if all(e.end is None for e in parts.values())}
+
+    def _next(
+        self, name: str, extents: Mapping[str, Extent], at: Mapping[str, int], closing: bool
+    ) -> list[tuple[str, int, int]]:
+        """Partition, start and end of what is read next. A slice by plan is read to its end, also while the epoch closes."""
+        found = []
+        asked = {part: at[part] for part, one in extents.items() if one.end is None} if not closing else {}
+        source: OffsetSource[Any] = self._chain.graph[name].component
+        ends = source.ends(asked, MOST_EVENTS) if asked else {}
+        for partition, extent in extents.items():
+            if extent.end is not None:
+                end = min(extent.end, source.ends({partition: at[partition]}, MOST_EVENTS)[partition])
+            else:
+                end = ends.get(partition, at[partition])
+                end = end if extent.until is None else min(end, max(extent.until, at[partition]))
+            if end > at[partition]:
+                found.append((partition, at[partition], end))
+        return found
+
+    def _follow(self, work: Assignment, name: str, partition: str, start: int, end: int) -> Iterator[bool]:
+        source: OffsetSource[Any] = self._chain.graph[name].component
+        if self.claim is not None:
+            self.claim.reach(f"{name}/{partition}", end)
+        pieces = source.read(partition, start, end)
+        if (place := f"{name}/{partition}") not in self._recognised:
+            self._recognised.add(place)
+            pieces = _recognised(name, source, partition, work, pieces)
+        if self._gathers(name):
+            pieces = gathered(pieces)
+        for piece in _blamed(name, pieces):
+            for part in self._parts(piece):
+                self._chain.process(name, partition, part)
+                yield True
+
+    def _poll(self, name: str, step: SourceStep, asked: set[str]) -> Iterator[bool]:
+        """One call of a source without offsets. Under acknowledging it is called until it gives something: then that is made
+        durable, and it is called again in the next epoch.
+        """
+        piece = step.poll()
+        if not piece.came:
+            return
+        if self._chain.graph.promise.acknowledges:
+            asked.add(name)
+            if piece.events:
+                inbox = Inbox(self._disk, self._folder)
+                self.taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in piece.events])
+        read = self._chain.counters()[name]["processed"]
+        piece.move(self._start(name, str(self._chain.instance)) + read)
+        for part in self._parts(piece):
+            self._chain.process(name, str(self._chain.instance), part)
+            yield True
+
+    def sync(self, ends: Mapping[str, Mapping[str, int]]) -> None:
+        """Make the input durable that was read by report up to these ends: no reported position is beyond it. May be called from
+        another thread: the sources that are read here are not used.
+        """
+        for name, mine in ends.items():
+            if name in self._chain.polled:
+                continue
+            if name not in self._others:
+                self._others[name] = copy.copy(self._chain.graph[name].component)
+            self._others[name].ends(mine, 1)
+            self._others[name].sync()
+
+
+def _recognised(
+    name: str, source: OffsetSource[Any], partition: str, work: Assignment, pieces: Iterator[Slice]
+) -> Iterator[Slice]:
+    """The pieces, if they are of the input that was planned.
+
+    Checked when the first piece is there, before it is processed. By then the file is open: one that takes its place later is
+    not read, and one that has taken it before is not recognised.
+    """
+    mark = work.marks.get(f"{name}/{partition}")
+    for number, piece in enumerate(pieces):
+        if number == 0 and mark is not None and not source.recognises(partition, mark):
+            raise source_changed(name, partition)
+        yield piece
+
+
+def _blamed(source: str, pieces: Iterator[Slice]) -> Iterator[Slice]:
+    """Errors in its input are subject to the `on_error` of the source."""
+    try:
+        yield from pieces
+    except StreamworkError as error:
+        error.component = source
+        raise

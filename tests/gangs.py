@@ -1,0 +1,53 @@
+"""A gang whose tasks are threads of the test process: the live host without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from streamwork.engine import Assignment
+from streamwork.engine.live_task import LiveTask, task_count
+from streamwork.hosts.gang import GangHost
+from streamwork.job import Graph, Layout
+from streamwork.world import RealClock, RealDisk
+
+
+class ThreadLauncher:
+    """`lose()` ends the tasks of the running gang as if their processes had been killed."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+        self._wanted = True
+        self.launched = 0
+
+    def check(self, graph: Graph, tasks: int) -> None:
+        """Any job can run here."""
+
+    def launch(self, layout: Layout, works: Sequence[Assignment], folder: Path) -> Future[None]:
+        tasks = task_count(layout)
+        self.launched += 1
+        self._wanted = True
+        self._threads = ThreadPoolExecutor(tasks + 1, "task")
+        made = [
+            LiveTask(layout, number, works, RealDisk(), RealClock(), folder, lambda: self._wanted)
+            for number in range(tasks)
+        ]
+        running = [self._threads.submit(task.run) for task in made]
+        return self._threads.submit(lambda: [one.result() for one in wait(running).done] and None)
+
+    def lose(self) -> None:
+        self._wanted = False
+
+    def cancel(self) -> None:
+        self._wanted = False
+
+    def close(self) -> None:
+        if self._threads is not None:
+            with contextlib.suppress(Exception):
+                self._threads.shutdown()
+
+
+def gang_host() -> GangHost:
+    return GangHost(ThreadLauncher())
