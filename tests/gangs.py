@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -26,12 +27,14 @@ class ThreadLauncher:
         """Any job can run here."""
 
     def launch(self, layout: Layout, works: Sequence[Assignment], folder: Path) -> Future[None]:
-        tasks = task_count(layout)
+        from pyspark import cloudpickle
+
+        tasks, packed = task_count(layout), cloudpickle.dumps(layout)
         self.launched += 1
         self._wanted = True
         self._threads = ThreadPoolExecutor(tasks + 1, "task")
         made = [
-            LiveTask(layout, number, works, RealDisk(), RealClock(), folder, lambda: self._wanted)
+            LiveTask(pickle.loads(packed), number, works, RealDisk(), RealClock(), folder, lambda: self._wanted, packed)
             for number in range(tasks)
         ]
         running = [self._threads.submit(task.run) for task in made]

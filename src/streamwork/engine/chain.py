@@ -85,7 +85,7 @@ class Chain:
         self.adaptive: AdaptiveBatch | None = None  # where rows are to be visible early
         self._replays = False  # under acknowledging: True if events of earlier epochs are among those of this one
         self._lanes: dict[str, int] = {}  # under acknowledging: the number of each source partition in this epoch
-        self._is_set_up = False
+        self.is_set_up = False
         self.waiting: Step | None = None
         """The step whose event waits to be retried (`engine.steps.retrying`). Meanwhile everything else is deferred."""
         self._wave: Wave | None = None
@@ -126,9 +126,9 @@ class Chain:
         self._sources = {name: SourceCount() for name in self._sources}
         for step in working.values():
             stale = isinstance(step, InstanceStep) and step.node.keeps is not None and step.is_stale
-            if not self._is_set_up or stale:
+            if not self.is_set_up or stale:
                 step.set_up()
-        self._is_set_up = True
+        self.is_set_up = True
 
     def hurry(self, guard: Callable[[], None]) -> None:
         """Let no row wait for others in a step. `guard` is called before each write to a sink."""
@@ -282,6 +282,11 @@ class Chain:
         """The acknowledgements and failures of a component's events."""
         step = self._steps.get(component)
         return step.acks if step is not None else None
+
+    @property
+    def follows_clock(self) -> bool:
+        """True if something may happen when processing time advances."""
+        return bool(self._timed) or self.graph.idles
 
     def next_tick(self) -> datetime | None:
         """When the next timer of processing time is due."""

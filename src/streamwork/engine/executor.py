@@ -84,6 +84,11 @@ class Executor:
         if reads:
             self._planned.append(work)
 
+    def set_up(self) -> None:
+        """Begin the first epoch before its first event, so that no event waits for operators to be set up."""
+        if not self.instance.chain.is_set_up:
+            self._in_epoch(min(self._works))
+
     def choices(self) -> list[Channel | None]:
         """The possible turns: an input to receive from, or None for reading on. While an event waits to be retried, that alone,
         when it is due.
@@ -98,6 +103,11 @@ class Executor:
         if has_room and (self._planned or self._reading is not None):
             ready.append(None)
         return ready
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way; 0 if none is."""
+        return self.instance.epoch
 
     @property
     def waits_until(self) -> float | None:
@@ -145,11 +155,12 @@ class Executor:
 
     def tick(self, now: int) -> bool:
         """Processing time has come to `now`: fire the timers that are due, in the epoch that is open. False if none is."""
-        chain, due = self.instance.chain, self.instance.chain.next_tick()
-        if chain.waiting is not None or due is None or microseconds(due) > now:
+        chain, epoch = self.instance.chain, self.instance.epoch or min(self._works, default=0)
+        if chain.waiting is not None or not epoch or not chain.follows_clock:
             return False
-        epoch = self.instance.epoch or min(self._works, default=0)
-        if not epoch:
+        self.set_up()  # timers may have been restored
+        due = chain.next_tick()
+        if due is None or microseconds(due) > now:
             return False
         self._in_epoch(epoch)
         self._begun = True

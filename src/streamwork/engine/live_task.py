@@ -19,6 +19,7 @@ the last checkpoint. A barrier without a following epoch is the last: the task l
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +33,7 @@ from streamwork.engine.assignment import Assignment
 from streamwork.engine.attempt import placed
 from streamwork.engine.claiming import Claiming
 from streamwork.engine.executor import Executor
+from streamwork.engine.isolated import Isolated
 from streamwork.engine.process import Process
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.errors import Refused
@@ -47,6 +49,8 @@ LONGEST_WAIT = 0.001
 CONTROL_SECONDS = 0.002
 """Seconds between two polls of the control mailbox."""
 FENCE_SECONDS = 0.1
+READY_SECONDS = 60.0
+"""Maximum wait for isolated components, at the start."""
 CONTROL = "control"
 
 
@@ -105,10 +109,12 @@ class LiveTask:
         clock: Clock,
         folder: Path,
         is_wanted: Callable[[], bool] = lambda: True,
+        packed: bytes = b"",
     ) -> None:
         """`works` are the assignments of all tasks for the first epoch; `folder` is that of the gang. The task leaves when
-        `is_wanted` returns False.
+        `is_wanted` returns False. `packed` is the layout for the processes of isolated components.
         """
+        self._packed = packed
         self._is_wanted = is_wanted
         self._layout = layout
         self._graph = layout.graph
@@ -121,11 +127,11 @@ class LiveTask:
         self._orders = MailReader(folder / CONTROL)
         self._news = MailWriter(task_box(folder, number))
         places: list[Place] = [(work.chain, work.instance) for work in mine]
-        attempt = f"{folder.name}-{number}"
+        attempt = secrets.token_hex(4)
         self._transport = GangTransport(layout, places, folder, attempt)
         self._works = mine
         self._attempt = attempt
-        self._executors: dict[Place, Executor] = {}
+        self._executors: dict[Place, Executor | Isolated] = {}
         self._barrier = 0  # the newest epoch that is to be closed
         self._open = 0  # the newest epoch that is open
         self._left: set[Place] = set(places)  # that have not reported on the newest epoch
@@ -158,12 +164,27 @@ class LiveTask:
         for work in self._works:
             place = (work.chain, work.instance)
             report = partial(self._report, place)
+            if self._layout.is_isolated(work.chain):
+                self._executors[place] = Isolated(
+                    self._layout, work, self._attempt, self._transport, report, self._packed, self._clock
+                )
+                continue
             executor = process.executor(work, self._transport, lambda: self._attempt, report)
             executor.live(self._closes, lambda act: self._later(behind, act), self._check_fence)
             if self._graph.promise.at_most_once and self._layout.chains[work.chain].is_source:
                 executor.instance.reading.claim = Claiming(self._write_claim, claims.submit, self._clock.monotonic)
             self._executors[place] = executor
+        self._wait_for_children()
         self._begin(self._works)
+
+    def _wait_for_children(self) -> None:
+        """Isolated components drop what comes before they are ready: so nothing comes."""
+        children = [one for one in self._executors.values() if isinstance(one, Isolated)]
+        until = self._clock.monotonic() + READY_SECONDS
+        while not all(child.is_ready for child in children) and self._clock.monotonic() < until:
+            for child in children:
+                child.tick(0)
+            self._clock.sleep(LONGEST_WAIT)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
@@ -186,7 +207,7 @@ class LiveTask:
         """Every turn that is possible, those downstream first; of each source, one piece."""
         found, now = False, round(self._clock.now() * 1_000_000)
         for executor in reversed(self._executors.values()):
-            if not self._records_ticks:
+            if not self._records_ticks or isinstance(executor, Isolated):
                 executor.see(now)
                 if executor.tick(now):
                     found = True
@@ -200,8 +221,8 @@ class LiveTask:
                 self._move(executor)
         return found
 
-    def _move(self, executor: Executor) -> None:
-        epoch = executor.instance.epoch
+    def _move(self, executor: Executor | Isolated) -> None:
+        epoch = executor.epoch
         if epoch > self._moved:
             self._moved = epoch
             self._news.send(encode(Moved(epoch)))
@@ -282,9 +303,9 @@ class LiveTask:
 
     def _fail(self, error: Exception) -> None:
         counts: list[Counts] = []
-        epoch = max((one.instance.epoch for one in self._executors.values()), default=self._epoch) or self._epoch
+        epoch = max((one.epoch for one in self._executors.values()), default=self._epoch) or self._epoch
         for executor in self._executors.values():
-            counts += executor.instance.counted()
+            counts += executor.counted(epoch) if isinstance(executor, Executor) else executor.counted()
             executor.discard()
         failure = Failure.of(placed(error, self._graph, epoch))
         self._news.send(encode(Reported(epoch, Reports(failure=failure, counts=tuple(counts)))))

@@ -71,6 +71,11 @@ class ParcelTransport:
         """The input is complete. Raises if a parcel is missing."""
         self._inlet.finish()
 
+    def flush(self) -> None:
+        """Let nothing wait to become a parcel."""
+        for outlet in self._outlets.values():
+            outlet.pack()
+
     def ready(self) -> Iterator[Parcel]:
         """The parcels that are to be sent."""
         for outlet in self._outlets.values():

@@ -99,7 +99,8 @@ def gang_task(
 def _run(load_layout: Callable[[], bytes], works: bytes, folder: str, remote: bool) -> Iterator[Any]:
     from pyspark import TaskContext
 
-    layout: Layout = pickle.loads(load_layout())
+    packed = load_layout()
+    layout: Layout = pickle.loads(packed)
     assignments = msgspec.json.decode(works, type=list[Assignment])
     if remote:
         check_folder(assignments[0])
@@ -112,6 +113,7 @@ def _run(load_layout: Callable[[], bytes], works: bytes, folder: str, remote: bo
         RealClock(),
         Path(folder),
         lambda: os.getppid() == parent,
+        packed,
     )
     task.run()
     return iter(())

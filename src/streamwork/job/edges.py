@@ -32,10 +32,15 @@ class Edge:
     port: str = MAIN
 
 
-def edges_of(graph: Graph, groups: int) -> tuple[Edge, ...]:
-    """The edges of a graph. Refuses one in which a table cannot run in one chain with an operator that reads its state."""
+def edges_of(graph: Graph, groups: int, isolates: bool = False) -> tuple[Edge, ...]:
+    """The edges of a graph. Refuses one in which a table cannot run in one chain with an operator that reads its state.
+
+    With `isolates`, an isolated component is a chain of its own.
+    """
     streams = partitionings(graph, groups)
     into = {node.id: _edges(graph, node, streams, groups) for node in graph.nodes}
+    if isolates:
+        into = {node: [_isolated(graph, edge) for edge in edges] for node, edges in into.items()}
     if not any(edge.exchange for edges in into.values() for edge in edges):
         return tuple(edge for edges in into.values() for edge in edges)
     found: dict[str, list[Edge]] = {}
@@ -133,6 +138,11 @@ def _are_fused(
     if not any(len(graph[node].ports) > 1 for node in group):
         return False
     return not any(edge.exchange and head[edge.to_id] in heads for edge in edges)
+
+
+def _isolated(graph: Graph, edge: Edge) -> Edge:
+    alone = [node for node in (edge.from_id, edge.to_id) if graph[node].isolated]
+    return replace(edge, exchange=True, why=f"{alone[0]} is isolated") if alone and not edge.exchange else edge
 
 
 def _exchanged(edge: Edge, group: tuple[str, ...]) -> Edge:

@@ -33,7 +33,7 @@ class Graph:
                 check_sink(self.promise, node.id, node.component, node.isolation)
                 _check_event_of_sink(node)
             else:
-                check_operator(self.promise, node.id, node.component)
+                check_operator(self.promise, node.id, node.component, node.isolated)
         ids = [node.id for node in self.nodes]
         for node_id in ids:
             if ids.count(node_id) > 1:

@@ -50,8 +50,14 @@ class Layout:
     edges: tuple[Edge, ...]
 
     @classmethod
-    def of(cls, graph: Graph, groups: int) -> Layout:
-        return cls(graph, groups, edges_of(graph, groups))
+    def of(cls, graph: Graph, groups: int, isolates: bool = False) -> Layout:
+        """With `isolates`, an isolated component is a chain of its own."""
+        return cls(graph, groups, edges_of(graph, groups, isolates))
+
+    def is_isolated(self, chain: int) -> bool:
+        """True if a chain is an isolated component, where the layout isolates."""
+        nodes = self.chains[chain].nodes
+        return len(nodes) == 1 and self.graph[nodes[0]].isolated
 
     @cached_property
     def chains(self) -> tuple[ChainSpec, ...]:

@@ -85,6 +85,8 @@ class Node:
     # Of a keyed operator: microseconds after which a key that is not touched is forgotten; None: never.
     ttl: int | None = None
     ttl_clock: TimerClock = TimerClock.EVENT
+    isolated: bool = False  # of an operator: in live mode it runs in a process of its own
+    deadline: float | None = None  # of an isolated operator: seconds that one event may take
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")

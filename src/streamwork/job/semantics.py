@@ -153,8 +153,14 @@ def check_sink(promise: Promise, sink_id: str, sink: Any, isolation: Isolation) 
             )
 
 
-def check_operator(promise: Promise, operator_id: str, operator: Any) -> None:
+def check_operator(promise: Promise, operator_id: str, operator: Any, isolated: bool = False) -> None:
     """Refuse an operator that cannot provide the semantics."""
+    if isolated and not promise.at_most_once:
+        raise _cannot(
+            promise,
+            f"{operator_id} is isolated (isolated= or deadline=): its results are dropped when it dies or lags",
+            "leave isolated= and deadline= out, or use semantics='at-most-once'",
+        )
     if promise.acknowledges and hasattr(operator, "apply_batch"):
         raise _cannot(
             promise,

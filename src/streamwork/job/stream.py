@@ -20,6 +20,7 @@ from streamwork.components import (
     TableOperator,
 )
 from streamwork.components.collector import MAIN
+from streamwork.components.duration import seconds
 from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
 from streamwork.components.source import OnError
@@ -75,6 +76,8 @@ class Stream(Generic[E]):
         grouping: Grouping | None = None,
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
+        isolated: bool = False,
+        deadline: str | float | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -86,6 +89,8 @@ class Stream(Generic[E]):
         grouping: Grouping | None = None,
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
+        isolated: bool = False,
+        deadline: str | float | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -99,6 +104,8 @@ class Stream(Generic[E]):
         ttl_clock: Literal["event", "processing"] = "event",
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
+        isolated: bool = False,
+        deadline: str | float | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -112,6 +119,8 @@ class Stream(Generic[E]):
         others: Mapping[str, tuple[Stream[Any], str | Iterable[str] | None]] | None = None,
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
+        isolated: bool = False,
+        deadline: str | float | None = None,
     ) -> Stream[O]: ...
 
     def apply(
@@ -126,6 +135,8 @@ class Stream(Generic[E]):
         ttl_clock: Literal["event", "processing"] = "event",
         parallelism: int | None = None,
         on_error: OnError | Retry | None = None,
+        isolated: bool = False,
+        deadline: str | float | None = None,
     ) -> Stream[Any]:
         """Apply an operator to this stream. An operator with state needs `id=`; one that keeps it by key also `key=`, its field or
         fields. `others` are the streams at the other ports of a `TableOperator`, with their keys: ``{"right": (clicks, "user")}``.
@@ -141,6 +152,10 @@ class Stream(Generic[E]):
         `on_error` applies to an event on which the operator raises: "fail" stops the job; "drop" discards the event, with
         everything that applying it has changed, and counts it; "dead-letter" also keeps it. The default depends on the semantics.
         `Retry(times=, within=, then=)` retries the event in place first, and then applies `then`.
+
+        `isolated`, under at-most-once: in live mode the operator runs in a process of its own behind a bounded queue. If it dies,
+        hangs or lags, its results are missing, and everything else goes on; it is restarted with the state of its last
+        checkpoint. `deadline` is how long one event may take; it implies `isolated`. Other modes ignore both.
         """
         then, retry = policy(on_error)
         takes, keeps, gives = checked(operator, id, key is not None, grouping is not None, then, retry is not None)
@@ -164,6 +179,8 @@ class Stream(Generic[E]):
                 retry=retry,
                 ttl=forgotten,
                 ttl_clock=clock,
+                isolated=isolated or deadline is not None,
+                deadline=None if deadline is None else seconds(deadline),
             ),
             parallelism,
         )
@@ -328,6 +345,8 @@ class Stream(Generic[E]):
         clock: Literal["event", "processing"] = "event",
         emit: Literal["close", "epoch", "event"] = "close",
         trigger: Trigger[Any] | None = None,
+        isolated: bool = False,
+        deadline: str | float | None = None,
         id: str,
     ) -> WindowedStream[E]:
         """Divide this stream into windows, per key, or without a key over all events::
@@ -340,12 +359,13 @@ class Stream(Generic[E]):
         emit        "close": when the window closes, and corrections; "epoch": before each checkpoint, if it has changed;
                     "event": with each event, the window's aggregates including it
         trigger     further results before the window closes
+        isolated, deadline   as in `apply`
 
         Events that come too late for all their windows are on channel `late` of the result.
         """
         from streamwork.job.windowed import WindowedStream
 
-        return WindowedStream.of(self, window, key, lateness, time, clock, emit, trigger, id)
+        return WindowedStream.of(self, window, key, lateness, time, clock, emit, trigger, id, isolated, deadline)
 
     def sink(
         self,

@@ -50,6 +50,8 @@ class WindowedStream(Generic[E]):
     emission: Emission
     trigger: Trigger[Any] | None
     id: str
+    isolated: bool = False
+    deadline: str | float | None = None
 
     if not TYPE_CHECKING:  # type checkers would accept every name
 
@@ -69,6 +71,8 @@ class WindowedStream(Generic[E]):
         emit: EmitName,
         trigger: Trigger[Any] | None,
         id: str,
+        isolated: bool,
+        deadline: str | float | None,
     ) -> WindowedStream[E]:
         """Checks what a user has given to `Stream.window`."""
         if not isinstance(window, Window):
@@ -88,7 +92,7 @@ class WindowedStream(Generic[E]):
         nodes = stream.job._nodes
         field = time_field(nodes, stream._inputs, stream.event, time, id) if by_event_time else None
         fields = () if key is None else Key.of(stream.event, key).fields
-        return cls(stream, window, tuple(fields), allowed, field, Emission(emit), trigger, id)
+        return cls(stream, window, tuple(fields), allowed, field, Emission(emit), trigger, id, isolated, deadline)
 
     def aggregate(
         self,
@@ -127,7 +131,15 @@ class WindowedStream(Generic[E]):
             if not plan.key:
                 stream = stream.apply(AddKey(plan), id=f"{self.id}-key")
             operator = Counts(plan) if self.window.by_count else EachEvent(plan) if plan.is_running else Whole(plan)
-        made = stream.apply(operator, key=plan.state_key, id=self.id, on_error=on_error, parallelism=parallelism)
+        made = stream.apply(
+            operator,
+            key=plan.state_key,
+            id=self.id,
+            on_error=on_error,
+            parallelism=parallelism,
+            isolated=self.isolated,
+            deadline=self.deadline,
+        )
         return WindowResults(made, plan, late)
 
 
