@@ -20,8 +20,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scene import Scene
-from usage_writers import TABLE, WRITERS
+from usage.scene import Scene
+from usage.writers import TABLE, WRITERS
 
 HERE = Path(__file__).parent
 SEMANTICS = ("at-most-once", "at-least-once", "exactly-once")
@@ -59,14 +59,13 @@ def cell(semantics: str, sink: str, folder: Path, mode: str = "local", events: i
     scene.add(range(events))
     environment = {
         **os.environ,
-        "TRANSACTIONS": str(scene.transactions),
-        "RESULTS": str(scene.results),
-        "USAGE": str(folder / "usage.db"),
+        "FRAUD_DATA": str(folder),
+        "USAGE_DB": str(folder / "usage.db"),
         "USAGE_SINK": sink,
         "CRASH_AFTER": str(events // 2),
         "CRASH_MARK": str(folder / "crashed"),
     }
-    command = [sys.executable, "-m", "streamwork", "run", str(HERE / "crash.py"), "--root", str(folder / "root")]
+    command = [sys.executable, "-m", "streamwork", "run", str(HERE / "crash_job.py"), "--root", str(folder / "root")]
     command += ["--mode", mode, "--semantics", semantics, "--until-caught-up", "--json"]
     first = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if first.returncode in (2, 3):

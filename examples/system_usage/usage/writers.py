@@ -1,15 +1,17 @@
 """The usage writers: three sinks for the same events, which show different things after a crash."""
 
+from __future__ import annotations
+
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from usage_events import Usage
-
 from streamwork import Sink, SinkKind, SqliteSink
 from streamwork.components import Located
+
+from .events import Usage
 
 TABLE = "usage"
 

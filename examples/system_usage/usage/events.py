@@ -1,5 +1,7 @@
 """The events of the job."""
 
+from __future__ import annotations
+
 from datetime import datetime
 
 from streamwork import Event
@@ -9,7 +11,7 @@ METER = "all"
 
 
 class Transaction(Event):
-    """A transaction as the gateway of fraud detection appends it to the log."""
+    """A transaction as fraud detection appends it to its log. A log is read with all its fields."""
 
     id: str
     card: str
@@ -27,6 +29,10 @@ class Judged(Event):
     transaction: str
     amount: float
     verdict: str
+
+    @property
+    def is_valid(self) -> bool:
+        return bool(self.transaction) and self.amount >= 0
 
 
 class Usage(Event):

@@ -1,4 +1,4 @@
-"""The job of usage.py, with a writer that kills the driver once, in the middle of a write. `compare.py` runs it.
+"""The job of job.py, with a writer that kills the driver once, in the middle of a write. `compare.py` runs it.
 
 The crash is the same under all semantics: half of the rows of a write, or of a commit, have been written when the driver gets
 SIGKILL. CRASH_AFTER is the number of transactions before the crash; CRASH_MARK is a file that records that it has happened.
@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from usage import build
-from usage_events import Usage
-from usage_writers import WRITERS
+from usage import settings
+from usage.build import build
+from usage.events import Usage
+from usage.writers import WRITERS
 
 from streamwork import LedgerEntry, LedgerRow, Sink
 
@@ -66,10 +67,5 @@ class CrashingOnce(Sink[Usage]):
         self.writer.close()
 
 
-job = build(
-    Path(os.environ["TRANSACTIONS"]),
-    Path(os.environ["RESULTS"]),
-    CrashingOnce(WRITERS[os.environ["USAGE_SINK"]](Path(os.environ["USAGE"]))),
-    max_events=100,
-    checkpoint_every=0,
-)
+writer = CrashingOnce(WRITERS[settings.SINK](settings.DATABASE))
+job = build(settings.LOG, settings.DECISIONS, writer, max_events=100, checkpoint_every=0)

@@ -1,4 +1,6 @@
-"""Read the verdicts of fraud detection from its result store, a table in a SQLite file."""
+"""`Decisions`: the verdicts of fraud detection, in its SQLite database."""
+
+from __future__ import annotations
 
 import json
 import sqlite3
@@ -7,14 +9,12 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-TABLE, ID, FRAUD = "results", "id", "fraud"
-"""The table that fraud detection writes: a row for each transaction, and whether it was judged fraudulent."""
+from .settings import PATIENCE, STALLED
 
-PATIENCE = 0.02
-"""Seconds to wait for a verdict that is missing, or for a lock."""
-STALLED = 1.0
-"""Seconds after which a query is interrupted: the store is out of order."""
-QUERY = 1_000
+TABLE, TRANSACTION, FRAUD = "decisions", '"transaction"', "fraud"
+"""The table that fraud detection writes, and its columns: the id of a transaction, and 1 if it was judged fraudulent."""
+QUERY = f"SELECT {TRANSACTION}, {FRAUD} FROM {TABLE} WHERE {TRANSACTION} IN (SELECT value FROM json_each(?))"
+TOGETHER = 1_000
 """Transactions per query."""
 
 
@@ -24,10 +24,11 @@ class StoreUnavailable(Exception):
     retryable = True
 
 
-class ResultStore:
+class Decisions:
     """Looks up verdicts. It never creates or changes the store.
 
-    The file is opened for each look-up: a file that was moved away, restored or replaced is noticed.
+    The file is opened for each look-up, so that a file that was moved away, restored or replaced is noticed. A query that computes
+    for longer than `stalled` is interrupted; one that waits for the disk is not.
     """
 
     def __init__(self, path: Path, patience: float = PATIENCE, stalled: float = STALLED) -> None:
@@ -35,20 +36,20 @@ class ResultStore:
         self._patience = patience
         self._stalled = stalled
 
-    def verdicts(self, ids: Iterable[str]) -> dict[str, bool]:
-        """Transaction -> was it judged fraudulent? Transactions without a verdict are absent.
+    def find(self, transactions: Iterable[str]) -> dict[str, bool]:
+        """Transaction -> whether it was judged fraudulent. Transactions without a verdict are absent.
 
         Waits up to `patience` for missing verdicts, once for all of them. Raises `StoreUnavailable`.
         """
-        missing = list(dict.fromkeys(ids))
+        missing = list(dict.fromkeys(transactions))
         found: dict[str, bool] = {}
         until = time.monotonic() + self._patience
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)) as db:
                 while True:
-                    for start in range(0, len(missing), QUERY):
-                        found |= self._select(db, missing[start : start + QUERY])
+                    for start in range(0, len(missing), TOGETHER):
+                        found |= self._select(db, missing[start : start + TOGETHER])
                     missing = [id for id in missing if id not in found]
                     if not missing or time.monotonic() >= until:
                         return found
@@ -59,5 +60,4 @@ class ResultStore:
     def _select(self, db: sqlite3.Connection, ids: list[str]) -> dict[str, bool]:
         limit = time.monotonic() + self._stalled
         db.set_progress_handler(lambda: time.monotonic() > limit, 1_000)
-        query = f"SELECT {ID}, {FRAUD} FROM {TABLE} WHERE {ID} IN (SELECT value FROM json_each(?))"
-        return {id: bool(fraud) for id, fraud in db.execute(query, (json.dumps(ids),)) if fraud is not None}
+        return {id: bool(fraud) for id, fraud in db.execute(QUERY, (json.dumps(ids),)) if fraud is not None}
