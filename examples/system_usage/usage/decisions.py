@@ -14,6 +14,8 @@ from .settings import PATIENCE, STALLED
 TABLE, TRANSACTION, FRAUD = "decisions", '"transaction"', "fraud"
 """The table that fraud detection writes, and its columns: the id of a transaction, and 1 if it was judged fraudulent."""
 QUERY = f"SELECT {TRANSACTION}, {FRAUD} FROM {TABLE} WHERE {TRANSACTION} IN (SELECT value FROM json_each(?))"
+POLL = 0.002
+"""Seconds between two queries for missing verdicts."""
 TOGETHER = 1_000
 """Transactions per query."""
 
@@ -53,7 +55,7 @@ class Decisions:
                     missing = [id for id in missing if id not in found]
                     if not missing or time.monotonic() >= until:
                         return found
-                    time.sleep(self._patience / 10)
+                    time.sleep(POLL)
         except sqlite3.Error as error:
             raise StoreUnavailable(f"{self._path}: {error}") from error
 
