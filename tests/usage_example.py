@@ -10,12 +10,11 @@ sys.path.insert(0, str(FOLDER))
 try:
     import compare
     import move
-    from usage import decisions, scene
-    from usage.analyser import Totals, UsageAnalyser
-    from usage.build import OUTAGE, build
+    from usage.analyser import UsageAnalyser
+    from usage.build import build
     from usage.decisions import Decisions, StoreUnavailable
-    from usage.events import Judged, Transaction, Usage
-    from usage.look_up import LookUp, LookUpBatches
+    from usage.events import Transaction
+    from usage.look_up import LookUp
     from usage.scene import Scene, transaction, truth, verdict
     from usage.writers import TABLE, WRITERS
 finally:
@@ -23,24 +22,17 @@ finally:
 
 __all__ = [
     "FOLDER",
-    "OUTAGE",
     "TABLE",
     "WRITERS",
     "Decisions",
-    "Judged",
     "LookUp",
-    "LookUpBatches",
     "Scene",
     "StoreUnavailable",
-    "Totals",
     "Transaction",
-    "Usage",
     "UsageAnalyser",
     "build",
     "compare",
-    "decisions",
     "move",
-    "scene",
     "transaction",
     "truth",
     "verdict",

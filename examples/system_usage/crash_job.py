@@ -26,7 +26,7 @@ class CrashingOnce(Sink[Usage]):
     """Writes with another sink."""
 
     def __init__(self, writer: Sink[Usage]) -> None:
-        self.writer = writer
+        self.writer: Any = writer
         self.kind = writer.kind  # type: ignore[misc]
 
     def write(self, batch: Any) -> None:
@@ -61,7 +61,8 @@ class CrashingOnce(Sink[Usage]):
         self.writer.register(uid, sink_id, fence)
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
-        return self.writer.ledger(uid, sink_id)
+        row: LedgerRow | None = self.writer.ledger(uid, sink_id)
+        return row
 
     def close(self) -> None:
         self.writer.close()

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,7 +72,7 @@ class Place:
             )
 
     @contextmanager
-    def running(self, *options: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *options: str) -> Generator[subprocess.Popen[str], None, None]:
         """The job runs in the block, and is killed after it."""
         with self.start(*options) as process:
             try:

@@ -102,3 +102,12 @@ def test_a_store_with_a_write_ahead_log_is_read_while_it_is_written(store: Path)
         assert Decisions(store).find(["t14", "uncommitted"]) == {"t14": True}
         db.execute("COMMIT")
     assert Decisions(store).find(["uncommitted"]) == {"uncommitted": True}, "also without a writer"
+
+
+def test_the_store_of_fraud_detection_is_read(tmp_path: Path) -> None:
+    theirs = pytest.importorskip("fraud.result_table", reason="there is no fraud detection yet")
+    with closing(theirs.connect(tmp_path / "decisions.db")) as db:
+        with db:
+            values = [("a", "c1", 1, 3.0, "{}", "now"), ("b", "c1", 0, 0.0, "{}", "now")]
+            db.executemany(theirs.INSERT, values)
+        assert Decisions(tmp_path / "decisions.db").find(["a", "b", "c"]) == {"a": True, "b": False}

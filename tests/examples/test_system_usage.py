@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -20,16 +19,16 @@ import pytest
 
 from crashes import Crash, CrashAt
 from sample import run_job
-from streamwork import Event, EventLog, Job, JobFailed, Refused
+from streamwork import EventLog, Job, JobFailed, Refused
+from streamwork.components.schema import arrow_schema
 from streamwork.epoch import Manifest, Phase
+from type_checkers import Checker, mypy, pyright
 from usage_example import (
     FOLDER,
-    OUTAGE,
     TABLE,
     WRITERS,
     Decisions,
     LookUp,
-    LookUpBatches,
     Scene,
     StoreUnavailable,
     Transaction,
@@ -132,14 +131,8 @@ def test_an_invalid_transaction_is_neither_looked_up_nor_counted(world: World, m
 
 
 def test_transactions_have_the_fields_of_fraud_detection() -> None:
-    theirs = FOLDER.parent / "fraud_detection" / "fraud" / "transaction.py"
-    if not theirs.exists():
-        pytest.skip("there is no fraud detection yet")
-    program = "import json, msgspec\nfrom fraud.transaction import Transaction\n"
-    program += "print(json.dumps([[f.name, str(f.type)] for f in msgspec.structs.fields(Transaction)]))"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(theirs.parents[1]), *sys.path])}
-    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(said.stdout) == [[f.name, str(f.type)] for f in msgspec.structs.fields(Transaction)]
+    theirs = pytest.importorskip("fraud.transaction", reason="there is no fraud detection yet").Transaction
+    assert arrow_schema(Transaction) == arrow_schema(theirs)
 
 
 # ---- outages --------------------------------------------------------------------------------------------------------------
@@ -494,8 +487,8 @@ def test_a_process_that_was_left_behind_is_fenced_off(tmp_path: Path) -> None:
             assert new.wait(process, lambda found: found[0] >= 300) == truth(300)
 
 
-def test_the_settings_of_the_job() -> None:
-    """An outage is retried without a limit, and a look-up does not claim to be deterministic."""
-    assert (OUTAGE.within, OUTAGE.times, OUTAGE.then) == (None, None, "fail")
-    assert not LookUp.deterministic and not LookUpBatches.deterministic
-    assert issubclass(Transaction, Event)
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy", "pyright"])
+def test_type_checkers_accept_it(tmp_path: Path, checker: Checker) -> None:
+    ignored = shutil.ignore_patterns("__pycache__", ".streamwork", "*.db", "data")
+    assert checker(shutil.copytree(FOLDER, tmp_path / "system_usage", ignore=ignored)) == {}
