@@ -38,9 +38,7 @@ class Scene:
         self.log = folder / "transactions.log"
         self.decisions = folder / "decisions.db"
         folder.mkdir(parents=True, exist_ok=True)
-        log: EventLog[Transaction]
-        log = EventLog.create(self.log, Transaction, key="card", partitions=2, exist_ok=True)
-        log.close()
+        EventLog[Transaction].create(self.log, Transaction, key="card", partitions=2, exist_ok=True).close()
         with closing(sqlite3.connect(self.decisions)) as db, db:
             db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({TRANSACTION} TEXT PRIMARY KEY, {FRAUD} INTEGER)")
 
