@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +22,7 @@ from streamwork.flow.channel import Aligned, Channel, CheckpointEvent, Data, Par
 from streamwork.flow.dispatcher import Dispatcher
 from streamwork.job import Input
 from streamwork.testing import Crash, Lose, Pause, run
+from usage_example import WRITERS, Scene, Transaction, build, transaction
 
 NONE = SqliteSink("never-opened.db", "t")
 
@@ -147,6 +150,36 @@ def test_setting_a_balance_twice_is_harmless_and_charging_twice_is_not(tmp_path:
 
     assert after_a_crash("set_balance") == {"ann": 100}
     assert after_a_crash("charge") == {"ann": -20}, "charged twice: that is what at-least-once means"
+
+
+def test_an_invalid_transaction_ends_its_journey_at_the_analyser_and_is_acknowledged(tmp_path: Path) -> None:
+    """Nothing is replayed, and nothing waits. The job is that of examples/system_usage."""
+    scene = Scene(tmp_path)
+    scene.judge(range(3))
+    valid, invalid = transaction(1), Transaction("t2", "c1", "m1", 0.0, 0.0, -5.0, datetime(2026, 1, 1, tzinfo=UTC))
+    tracked = {"semantics": "at-least-once", "tracking": "acknowledge"}
+    job = build(scene.log, scene.decisions, NONE, look_up="events", **tracked)
+    result = run(job, {"transactions": [transaction(0), invalid, valid]}, epoch_events=3)
+    assert [row.transaction for row in result.outputs["usage"]] == ["t0", "t1"]
+    counted = result.counts["analyser"]
+    assert (counted["processed"], counted["delivered"], counted["ended_early"]) == (3, 2, 1)
+    assert (counted["failed"], counted["replayed"], result.letters) == (0, 0, [])
+
+
+@pytest.mark.parametrize(("door", "found"), [("upsert", (20, 3, 0)), ("increment", (30, 5, 0))])
+def test_setting_the_usage_twice_is_harmless_and_adding_to_it_twice_is_not(
+    tmp_path: Path, door: str, found: tuple[int, int, int]
+) -> None:
+    """`set_balance` and `charge` once more, with two writers of one SQLite table: 10 of 20 transactions are written twice."""
+    scene, database = Scene(tmp_path), tmp_path / "usage.db"
+    scene.add(range(20))
+    settings = {"semantics": "at-least-once", "checkpoint_every": 0, "max_events": 10}
+    job = build(scene.log, scene.decisions, WRITERS[door](database), **settings)
+    with pytest.raises(Died):
+        run_job(job, tmp_path / "root", watcher=CrashAt(0, Phase.COMPUTE))
+    run_job(job, tmp_path / "root")
+    with closing(sqlite3.connect(database)) as db:
+        assert db.execute("SELECT transactions, fraudulent, unknown FROM usage").fetchall() == [found]
 
 
 def test_charging_exactly_once_is_refused_where_it_cannot_hold() -> None:

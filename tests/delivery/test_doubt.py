@@ -16,7 +16,7 @@ from crashes import Crash, CrashAt
 from delivery.test_semantics import EVENTS, IDS, STEPS, amounts, echo_job
 from patience_jobs import Impatient
 from sample import Payment, run_job
-from streamwork import Job, ListSource, Operator, SqliteSink
+from streamwork import Job, JobFailed, ListSource, Operator, SqliteSink
 from streamwork.components import Position
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history.reading import in_doubt
@@ -103,6 +103,37 @@ def test_an_epoch_that_is_abandoned_is_in_doubt(tmp_path: Path) -> None:
     (one,) = outcome.in_doubt
     assert (one.epoch, one.start, one.end, one.events) == (2, 10, 20, 10)
     assert outcome.events == 30
+
+
+class Notes(CrashAt):
+    """A watcher that keeps the notes of a run."""
+
+    def __init__(self) -> None:
+        super().__init__(10**9)
+        self.lines: list[str] = []
+
+    def on_note(self, line: str) -> None:
+        self.lines.append(line)
+
+
+class Failing(Operator[Payment, Payment]):
+    def apply(self, event: Payment, collector: Any) -> None:
+        if event.amount == EVENTS[15].amount:
+            raise ValueError("never")
+        collector.emit(event)
+
+
+def test_a_run_that_fails_reports_what_it_leaves_in_doubt(tmp_path: Path) -> None:
+    """The next start is not the first to know, and does not report it again."""
+    job = Job("echo", semantics="at-most-once", checkpoint_every=0)
+    source = job.source(ListSource(EVENTS, max_events=10), id="payments")
+    source.apply(Failing(), id="failing", on_error="fail").sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    first, second = Notes(), Notes()
+    with pytest.raises(JobFailed, match="never"):
+        run_job(job, tmp_path / "root", watcher=first)
+    assert [line for line in first.lines if "in doubt" in line] == lines(doubted(tmp_path)) != []
+    run_job(job, tmp_path / "root", watcher=second)
+    assert not [line for line in second.lines if "in doubt" in line]
 
 
 JOB = """

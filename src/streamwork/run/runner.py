@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from streamwork.epoch import in_doubt as doubt
+from streamwork.errors import StreamworkError
 from streamwork.job import Job
 from streamwork.run.drivers import Drivers
 from streamwork.run.options import RunOptions
@@ -37,7 +39,13 @@ def run(
         if watcher is not None:
             watcher.on_starting(options.mode.folder(job.name), options.mode, options.root)
         with Heartbeat(drivers.beat, drivers.settings.lease / BEATS):
-            restarts = drivers.run()
+            try:
+                restarts = drivers.run()
+            except StreamworkError:
+                if watcher is not None:  # a run that fails has no outcome that would report it
+                    for line in doubt.lines(drivers.tally.in_doubt.values()):
+                        watcher.on_note(line)
+                raise
     outcome = Outcome(
         job=job.name,
         root=str(options.root),
