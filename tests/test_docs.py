@@ -95,7 +95,7 @@ def test_every_package_that_contributing_names_exists_and_the_other_way_round() 
 
 
 def test_links_lead_somewhere() -> None:
-    pages = [REPO / "README.md", REPO / "CONTRIBUTING.md", REPO / "examples" / "README.md"]
+    pages = [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "examples").rglob("*.md")]
     for page in [*pages, *(REPO / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

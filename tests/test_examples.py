@@ -42,7 +42,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def folder(tmp_path: Path) -> Path:
     """A copy of the examples: nothing is written beside the real ones."""
     return shutil.copytree(
-        EXAMPLES, tmp_path / "jobs", ignore=shutil.ignore_patterns("*.db", ".streamwork", "out.json")
+        EXAMPLES, tmp_path / "jobs", ignore=shutil.ignore_patterns("*.db", ".streamwork", "out.json", "data")
     )
 
 
@@ -344,5 +344,10 @@ def test_every_example_is_short_listed_and_tested() -> None:
     tested = set(re.findall(r"^def test_(\w+)\(folder", Path(__file__).read_text(), re.MULTILINE))
     assert files == listed == tested
     assert len(files) >= 5
+    folders = {path.parent.name for path in EXAMPLES.glob("*/job.py")}
+    assert folders == set(re.findall(r"\]\((\w+)/README\.md\)", (EXAMPLES / "README.md").read_text()))
+    tests = [path.read_text() for path in (Path(__file__).parent / "examples").glob("test_*.py")]
+    for name in folders:
+        assert any(name in text for text in tests), f"tests/examples has no test of {name}"
     for path in EXAMPLES.glob("*.py"):
         assert len(path.read_text().splitlines()) <= 80, path.name

@@ -87,7 +87,7 @@ def found(path: Path) -> list[str]:
 def pages() -> list[Path]:
     """Every page but dated notes, which are history; and the examples."""
     chosen = [REPO / "README.md", REPO / "CONTRIBUTING.md", REPO / "docs" / "benchmarks" / "README.md"]
-    return [*chosen, *(REPO / "docs").glob("*.md"), *(REPO / "examples").iterdir()]
+    return [*chosen, *(REPO / "docs").glob("*.md"), *(REPO / "examples").rglob("*")]
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.relative_to(SOURCE).as_posix())

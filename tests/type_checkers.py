@@ -39,12 +39,12 @@ def mypy(folder: Path) -> Findings:
 
 def pyright(folder: Path) -> Findings:
     """What pyright reports about the Python files of a folder, in its strict mode."""
-    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "include": ["*.py"]}
+    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "include": ["**/*.py"]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     ran = _run(folder, "basedpyright", "--outputjson", "--pythonpath", sys.executable)
     assert ran.returncode in (0, 1), ran.stdout + ran.stderr
     answer = json.loads(ran.stdout)
-    assert answer["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py"))), answer["summary"]
+    assert answer["summary"]["filesAnalyzed"] == len(list(folder.rglob("*.py"))), answer["summary"]
     found: Findings = {}
     for one in answer["generalDiagnostics"]:
         if one["severity"] in ("error", "warning"):

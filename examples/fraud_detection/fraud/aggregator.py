@@ -8,8 +8,9 @@ from streamwork import KeyedCollector, KeyedOperator, Record
 
 from .decision import Decision
 from .score import ANALYSERS, Score
-from .settings import WAIT_FOR_SCORES
 
+WAIT = timedelta(milliseconds=10)
+"""From the first score of a transaction to its decision, if a score is missing."""
 FRAUD = 1.0
 """The sum of scores from which on a transaction is fraud."""
 STRAGGLERS = timedelta(seconds=10)
@@ -23,16 +24,20 @@ class Seen(Record):
 
 
 class Aggregator(KeyedOperator[Score, Seen, Decision]):
-    """Decides when all scores are in, or, by a timer, when the first one has waited for `WAIT_FOR_SCORES`.
+    """Decides when all scores are in, or, by a timer, when the first one has waited for `wait`.
 
     A transaction that was decided by the timer is remembered for a while, so that a score that comes later does not make a second
     decision. All others are forgotten at once.
     """
 
+    def __init__(self, wait: timedelta = WAIT, stragglers: timedelta = STRAGGLERS) -> None:
+        self.wait = wait
+        self.stragglers = stragglers
+
     def apply(self, event: Score, state: Seen, collector: KeyedCollector) -> None:
         if not state.scores:
             state.card = event.card
-            collector.set_timer(collector.now + timedelta(seconds=WAIT_FOR_SCORES), clock="processing")
+            collector.set_timer(collector.now + self.wait, clock="processing")
         state.scores[event.analyser] = event.score
         if state.scores.keys() >= ANALYSERS:
             if not state.decided:
@@ -45,7 +50,7 @@ class Aggregator(KeyedOperator[Score, Seen, Decision]):
             return
         self._decide(key, state, collector)
         state.decided = True
-        collector.set_timer(at + STRAGGLERS, clock="processing")
+        collector.set_timer(at + self.stragglers, clock="processing")
 
     def _decide(self, transaction: str, state: Seen, collector: KeyedCollector) -> None:
         total = sum(state.scores.values())

@@ -18,5 +18,3 @@ CHECKPOINT_EVERY = os.environ.get("FRAUD_CHECKPOINT_EVERY") or "1s"
 
 ANSWER_WITHIN = 0.020
 """Seconds from the acceptance of a transaction to the answer to the bank."""
-WAIT_FOR_SCORES = 0.010
-"""Seconds from the first score of a transaction to its decision, if a score is missing."""
