@@ -152,6 +152,15 @@ def test_an_unknown_field_is_ignored(bank: Bank) -> None:
     assert bank.logged() == [msgspec.convert(GOOD, Transaction)]
 
 
+def test_of_several_transactions_all_or_none_are_appended(bank: Bank) -> None:
+    good = msgspec.convert(GOOD, Transaction)
+    with pytest.raises(BadTransaction, match="amount"):
+        bank.gateway.submit_all([good, msgspec.structs.replace(good, id="t2", amount=-1.0)])
+    assert bank.logged() == [] and bank.presenter.is_settled
+    bank.gateway.submit_all([good, msgspec.structs.replace(good, id="t2")])
+    assert len(bank.logged()) == 2
+
+
 def test_a_transaction_that_cannot_be_appended_is_not_waited_for(
     bank: Bank, monkeypatch: pytest.MonkeyPatch, address: tuple[str, int]
 ) -> None:

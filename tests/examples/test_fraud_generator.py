@@ -13,7 +13,7 @@ from fraud.cards import FAR
 from fraud.decision import Decision
 from fraud.generator import BURST, EVERY, PAST, SHARE, Generator, Kind, Planned
 from fraud.proximity import distance
-from fraud.report import latencies, missing_scores, quality
+from fraud.report import latencies, longest_gap, missing_scores, quality
 from fraud.score import AVERAGE_TICKET, COUNT, PROXIMITY
 from fraud.truth import read_truth, write_truth
 
@@ -112,6 +112,11 @@ def test_a_missing_decision_does_not_improve_a_percentile() -> None:
     assert (found["p50_ms"], found["p99_ms"], found["max_ms"]) == (1, None, None)
     assert (found["transactions"], found["decisions"], found["share_within"]) == (100, 98, 0.98)
     assert not math.isinf(found["share_within"])
+
+
+def test_the_longest_gap() -> None:
+    assert longest_gap([0.1, 0.1, None, None, 0.1, 0.1], rate=1.0) == 3000
+    assert longest_gap([None, 0.1], rate=1.0) is None
 
 
 def test_missing_scores_are_counted_by_analyser() -> None:

@@ -28,7 +28,7 @@ from .decision import Decision
 from .gateway import Gateway
 from .generator import PAST, SHARE, Generator, Planned
 from .presenter import GIVE_UP_SECONDS, Outcome, Pending, Presenter, Reader, Verdict
-from .report import latencies, missing_scores, quality
+from .report import latencies, longest_gap, missing_scores, quality
 from .result_table import Results
 from .server import Server
 from .transaction import Transaction, open_log
@@ -135,19 +135,20 @@ class Experiment:
                 _wait(lambda: presenter.is_settled, GIVE_UP_SECONDS + 1)  # 4
                 return answered, 0.0
         start, lag = time.monotonic() + 0.1, 0.0
-        sent_ones: list[Pending] = []
-        for number, one in enumerate(planned):
-            due = start + number / plan.rate
-            ahead = due - time.monotonic()
-            if ahead > 0:
-                time.sleep(ahead)
-            else:
-                lag = max(lag, -ahead)
-            sent_ones.append(gateway.submit(one.transaction))
+        pending: list[Pending] = []
+        while len(pending) < len(planned):
+            number = len(pending)
+            late = time.monotonic() - start - number / plan.rate
+            if late < 0:
+                time.sleep(-late)
+                continue
+            lag = max(lag, late)
+            due = planned[number : number + 1 + int(late * plan.rate)]  # all that are due by now
+            pending += gateway.submit_all([one.transaction for one in due])
         _wait(lambda: presenter.is_settled, GIVE_UP_SECONDS + 1)  # 4
         return [
-            None if pending.decided_at is None else pending.decided_at - start - number / plan.rate
-            for number, pending in enumerate(sent_ones)
+            None if one.decided_at is None else one.decided_at - start - number / plan.rate
+            for number, one in enumerate(pending)
         ], lag
 
     def _report(
@@ -166,6 +167,8 @@ class Experiment:
             "rate": self._plan.rate,
             "seconds": self._plan.seconds,
             "latency": latencies(seconds),
+            "longest_gap_ms": longest_gap(seconds, self._plan.rate),
+            "history": self._plan.history * len(self._generator.cards),
             "sender_lag_ms": round(lag * 1000, 3),
             "answers": {outcome.value: outcomes.get(outcome, 0) for outcome in Outcome},
             "decided": len(ours),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from .decision import Decision
@@ -29,6 +30,12 @@ def latencies(seconds: Sequence[float | None], within: float = ANSWER_WITHIN) ->
         "max_ms": _ms(known[-1]),
         "share_within": round(sum(one <= within for one in known) / len(known), 6),
     }
+
+
+def longest_gap(seconds: Sequence[float | None], rate: float) -> float | None:
+    """The longest time without a decision, in milliseconds; None if there are not two. The n-th transaction was due at n / rate."""
+    times = sorted(number / rate + one for number, one in enumerate(seconds) if one is not None)
+    return _ms(max((after - before for before, after in pairwise(times)), default=math.inf))
 
 
 def _ms(seconds: float) -> float | None:
