@@ -17,17 +17,18 @@ from typing import Any
 
 import pytest
 from fraud import settings
+from fraud.average_ticket import AverageTicket, History
 from fraud.decision import Decision
 from fraud.generator import Generator, Kind
 from fraud.report import missing_scores, quality
 from fraud.result_table import Results
-from fraud.score import ANALYSERS
+from fraud.score import ANALYSERS, AVERAGE_TICKET
 from fraud.transaction import Transaction, open_log
 from fraud.truth import read_truth
 
-from streamwork import Event, Job, LogSource
+from streamwork import Event, Job, KeyedCollector, LogSource
 from streamwork.components.source import AnySource
-from streamwork.testing import run
+from streamwork.testing import Advance, run
 
 FOLDER = Path(settings.__file__).parents[1]
 START = datetime(2026, 3, 1, 8, tzinfo=UTC)
@@ -82,6 +83,27 @@ def test_the_job_in_virtual_time_decides_every_transaction(load: Callable[[], Jo
     result = run(load(), {"transactions": [*history[-60:], *transactions]}, epoch_events=40)
     assert len(result.outputs["decisions"]) == 120 and result.states["aggregator"] == {}
     assert {frozenset(one.scores) for one in result.outputs["decisions"]} == {ANALYSERS}
+
+
+def test_an_analyser_that_raises_costs_its_score_and_nothing_else(
+    load: Callable[[], Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = AverageTicket.apply
+
+    def broken(self: AverageTicket, event: Transaction, state: History, collector: KeyedCollector) -> None:
+        whole(self, event, state, collector)
+        if event.card == "unlucky":
+            raise ValueError("no such card")
+
+    monkeypatch.setattr(AverageTicket, "apply", broken)
+    cards = ["c1", "unlucky", "c2", "unlucky", "c1", "c2"]
+    transactions = [Transaction(f"t{n}", card, "m", 0.0, 0.0, 1.0, START) for n, card in enumerate(cards)]
+    result = run(load(), {"transactions": [*transactions[:5], Advance(60), transactions[5]]}, epoch_events=1)
+    decisions: list[Decision] = result.outputs["decisions"]
+    assert sorted(one.transaction for one in decisions) == [one.id for one in transactions]
+    assert {one.card for one in decisions if one.missing} == {"unlucky"}
+    assert missing_scores(decisions) == {AVERAGE_TICKET: 2}
+    assert result.states[AVERAGE_TICKET].keys() == {"c1", "c2"}, "a failed apply leaves no state"
 
 
 def test_a_late_transaction_is_decided_too(load: Callable[[], Job], tmp_path: Path) -> None:

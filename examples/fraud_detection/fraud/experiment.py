@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -92,6 +93,7 @@ class Experiment:
             self._note(f"sending {len(planned):,} transactions in {plan.seconds:g} s")
             gc.collect()
             gc.freeze()  # so that no collection in the middle walks through them
+            sys.setswitchinterval(0.0005)  # the reader waits at most so long for the thread that sends
             seconds, lag = self._send(gateway, presenter, planned)  # 3, 4
             presenter.settle()
         return self._report(planned, seconds, lag, results.new(), presenter.outcomes - before)  # 5
