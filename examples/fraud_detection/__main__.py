@@ -12,6 +12,8 @@ from fraud import settings
 from fraud.experiment import Experiment, NotRunning, Places, Plan
 from fraud.presenter import Verdict
 
+from streamwork import StreamworkError
+
 HINT = "start it first: streamwork run examples/fraud_detection/job.py --mode live"
 
 
@@ -42,6 +44,9 @@ def main() -> int:
         found = Experiment(plan, places, note=lambda line: print(line, file=sys.stderr)).run()
     except NotRunning as error:
         print(f"{error}; {HINT}", file=sys.stderr)
+        return 1
+    except StreamworkError as error:  # another gateway writes to the log, for instance
+        print(error, file=sys.stderr)
         return 1
     print(json.dumps(found) if given.json else text(found))
     return 0

@@ -130,8 +130,8 @@ class Experiment:
             context = multiprocessing.get_context("spawn")
             transactions = [one.transaction for one in planned]
             with Server(gateway, presenter) as server, ProcessPoolExecutor(1, mp_context=context) as clients:
-                clients.submit(time.monotonic).result()  # starts the process
-                start = time.monotonic() + 0.5
+                clients.submit(send_all, server.address, 0.0, plan.rate, [], 0).result()  # starts and imports
+                start = time.monotonic() + 1.0
                 sent = clients.submit(send_all, server.address, start, plan.rate, transactions, plan.connections)
                 answered = sent.result()
                 _wait(lambda: presenter.is_settled, GIVE_UP_SECONDS + 1)  # 4
