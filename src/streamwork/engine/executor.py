@@ -145,11 +145,14 @@ class Executor:
 
     def tick(self, now: int) -> bool:
         """Processing time has come to `now`: fire the timers that are due, in the epoch that is open. False if none is."""
-        chain, due = self.instance.chain, self.instance.chain.next_tick()
-        if chain.waiting is not None or due is None or microseconds(due) > now:
-            return False
+        chain = self.instance.chain
         epoch = self.instance.epoch or min(self._works, default=0)
-        if not epoch:
+        if not epoch or chain.waiting is not None:
+            return False
+        if not self._begun:
+            self._in_epoch(epoch)  # restores the timers
+        due = chain.next_tick()
+        if due is None or microseconds(due) > now:
             return False
         self._in_epoch(epoch)
         self._begun = True
