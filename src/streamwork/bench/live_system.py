@@ -24,6 +24,7 @@ EXAMPLE = "fraud_detection"
 PATIENCE = 120.0
 """Seconds in which the job must decide its first transaction: Spark starts in that time."""
 STOP_SECONDS = 60.0
+DAEMONS = frozenset({"pyspark.daemon", "streamwork_daemon"})
 
 
 class Victim(Enum):
@@ -140,13 +141,12 @@ class System:
         below = self.processes()
         if victim is Victim.DRIVER:
             return below[:1]
-        daemons = {process.pid for process in below if _is_daemon(process)}
-        tasks = [process for process in below if process.pid not in daemons and _parent(process) in daemons]
-        if victim is Victim.TASK:
-            return tasks
-        pids = {task.pid for task in tasks}
-        children = [process for process in below if _parent(process) in pids]
-        return sorted(children, key=lambda process: process.pid)  # in the order of the graph
+        forked = {process.pid for process in below if _is_of_daemon(process)}
+        daemons = {process.pid for process in below if process.pid in forked and _parent(process) not in forked}
+        tasks = {process.pid for process in below if _parent(process) in daemons}
+        parents = daemons if victim is Victim.TASK else tasks
+        found = [process for process in below if _parent(process) in parents and _lives(process)]
+        return sorted(found, key=lambda process: process.pid)  # analysers start in the order of the graph
 
     def kill(self, victim: Victim) -> int:
         """Kill one process of this kind with -9. Returns its number; a driver is started again."""
@@ -207,18 +207,12 @@ class System:
         self.close()
 
 
-def _is_daemon(process: psutil.Process) -> bool:
-    """True for the process that forks Spark's Python workers."""
+def _is_of_daemon(process: psutil.Process) -> bool:
+    """True for the process that forks Spark's Python workers, and for the workers: they have its command line."""
     try:
-        return any("daemon" in word for word in process.cmdline()) and not _is_daemon_child(process)
+        return not DAEMONS.isdisjoint(process.cmdline())
     except psutil.Error:
         return False
-
-
-def _is_daemon_child(process: psutil.Process) -> bool:
-    """Workers are forked, so their command line is that of the daemon."""
-    parent = process.parent()
-    return parent is not None and any("daemon" in word for word in parent.cmdline())
 
 
 def _parent(process: psutil.Process) -> int | None:
@@ -226,3 +220,10 @@ def _parent(process: psutil.Process) -> int | None:
         return process.ppid()
     except psutil.Error:
         return None
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
