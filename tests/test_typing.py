@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,13 @@ def test_the_examples(tmp_path: Path, checker: Checker) -> None:
     files = {path.name: path.read_text() for path in (REPO / "examples").glob("*.py")}
     assert "card_usage.py" in files
     assert checker(write(tmp_path / "examples", files)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fraud_detection"])
+def test_the_examples_in_folders(tmp_path: Path, checker: Checker, name: str) -> None:
+    ignored = shutil.ignore_patterns("data", ".streamwork", "__pycache__")
+    assert checker(shutil.copytree(REPO / "examples" / name, tmp_path / name, ignore=ignored)) == {}
 
 
 @pytest.mark.slow

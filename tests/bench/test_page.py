@@ -171,7 +171,7 @@ def test_the_ratio_of_a_query_has_its_spread() -> None:
 
 def test_what_is_missing_is_said_to_be_missing() -> None:
     text = page({})
-    assert text.count("No result yet.") == 8
+    assert text.count("No result yet.") == 9
     assert f"Of {len(TARGETS)} targets 0 are met, 0 are missed, {len(TARGETS)} are not measured." in text
     assert text.count("not measured: no result") == len(TARGETS)
     assert ".svg" not in text

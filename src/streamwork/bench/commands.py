@@ -93,6 +93,23 @@ def bench_semantics_command(quick: bool, postgres: str | None, as_json: bool) ->
     _print_numbers(bench.run(sizes=sizes, note=_note, postgres=postgres), as_json)
 
 
+@bench_group.command("live")
+@click.option("--quick", is_flag=True, help="A few seconds at a low rate: to see that it works.")
+@click.option(
+    "--mode",
+    type=click.Choice(["live", "microbatch", "local"]),
+    default="live",
+    show_default=True,
+    help="The mode of the job.",
+)
+@JSON
+def bench_live_command(quick: bool, mode: str, as_json: bool) -> None:
+    """Fraud detection: from a transaction to its decision, at a fixed rate, with a kill, and at rising rates."""
+    from streamwork.bench import live as bench
+
+    _measure(bench, quick, as_json, mode=mode, **({} if mode == "live" else {"victims": ("driver",)}))
+
+
 @bench_group.command("state-size")
 @click.option("--quick", is_flag=True, help="A few thousand keys: to see that it works.")
 @JSON

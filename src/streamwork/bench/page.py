@@ -108,6 +108,19 @@ SECTIONS = {
             "plain": "Spark without Streamwork: its start and its first job",
         },
     ),
+    "live": Section(
+        "Live",
+        "The [fraud detection example](../../examples/fraud_detection/README.md), at-most-once, parallelism 1, with a checkpoint "
+        "every second: the time from when a transaction is due to when its decision can be read. A sender in a process of its own "
+        "sends at a fixed rate (open loop). All transactions must be decided, and the planted fraud found, before a latency is "
+        "accepted. In the rows with a kill, decisions may be missing, and each transaction must be answered.",
+        {
+            "direct": "by direct calls",
+            "http": "by HTTP: until the answer",
+            "killed": "by direct calls; the named process is killed with -9 in the middle",
+            "rates": "rising rates; those of `live` end when p99 is above 20 ms or a decision is missing",
+        },
+    ),
     "engine": Section(
         "The engine alone",
         "A chain with a typed keyed operator on one core, compared with a hand-written loop that produces the same rows and "

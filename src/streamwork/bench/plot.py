@@ -61,6 +61,9 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | None:
         case "recovery":
             unit = "seconds from kill -9 to the first completed new epoch"
             groups = [Group(mode, _column(found, "total")) for mode, found in numbers["seconds"].items()]
+        case "live":
+            unit = "milliseconds from a transaction to its decision, p99, by transactions per second"
+            groups = [Group(mode, _column(rows, "p99_ms")) for mode, rows in numbers["rates"].items()]
         case "log":
             unit = "events per second"
             groups = [Group("", {name: figure(numbers[name]) or Figure(None) for name in ("append", "read")})]

@@ -1,0 +1,58 @@
+"""The aggregator: one decision for each transaction, with the scores that are there in time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from streamwork import KeyedCollector, KeyedOperator, Record
+
+from .decision import Decision
+from .score import ANALYSERS, Score
+
+WAIT = timedelta(milliseconds=10)
+"""From the first score of a transaction to its decision, if a score is missing."""
+FRAUD = 1.0
+"""The sum of scores from which on a transaction is fraud."""
+STRAGGLERS = timedelta(seconds=10)
+"""A score that arrives so long after a decision without it is ignored."""
+
+
+class Seen(Record):
+    card: str = ""
+    scores: dict[str, float] = {}
+    decided: bool = False
+
+
+class Aggregator(KeyedOperator[Score, Seen, Decision]):
+    """Decides when all scores are in, or, by a timer, when the first one has waited for `wait`.
+
+    A transaction that was decided by the timer is remembered for a while, so that a score that comes later does not make a second
+    decision. All others are forgotten at once.
+    """
+
+    def __init__(self, wait: timedelta = WAIT, stragglers: timedelta = STRAGGLERS) -> None:
+        self.wait = wait
+        self.stragglers = stragglers
+
+    def apply(self, event: Score, state: Seen, collector: KeyedCollector) -> None:
+        if not state.scores:
+            state.card = event.card
+            collector.set_timer(collector.now + self.wait, clock="processing")
+        state.scores[event.analyser] = event.score
+        if state.scores.keys() >= ANALYSERS:
+            if not state.decided:
+                self._decide(event.transaction, state, collector)
+            collector.clear_state()
+
+    def on_timer(self, key: str, at: datetime, state: Seen, collector: KeyedCollector) -> None:
+        if state.decided:
+            collector.clear_state()
+            return
+        self._decide(key, state, collector)
+        state.decided = True
+        collector.set_timer(at + self.stragglers, clock="processing")
+
+    def _decide(self, transaction: str, state: Seen, collector: KeyedCollector) -> None:
+        total = sum(state.scores.values())
+        scores = dict(state.scores)
+        collector.emit(Decision(transaction, state.card, total >= FRAUD, total, scores, collector.now))
