@@ -1,7 +1,7 @@
 """Standbys as an operator meets them: real processes that wait, take over, are too late, and are stopped.
 
-The checks are those of `test_failpoints`: at rest both sinks hold what a fold over the input gives, and their ledgers name the newest
-manifest. `matrix/test_controls.py::test_without_fences_a_driver_that_wakes_up_does_harm` and
+The checks are those of `test_failpoints`: at rest both sinks hold what a fold over the input gives, and their ledgers name the
+newest manifest. `matrix/test_controls.py::test_without_fences_a_driver_that_wakes_up_does_harm` and
 `run/test_standby.py::test_without_the_rule_the_second_takes_the_job_from_the_first` are the negative controls.
 """
 
