@@ -117,6 +117,7 @@ def heirs(heir_of: int | None) -> tuple[Fences, Fences]:
     return both  # type: ignore[return-value]
 
 
+@pytest.mark.proves("several standbys of one driver")
 def test_one_of_two_heirs_claims_the_job() -> None:
     winner, loser = heirs(1)
     assert winner.claim().fence == 2
@@ -138,6 +139,7 @@ def test_the_race_is_decided_by_the_exclusive_creation() -> None:
     winner.check(2)
 
 
+@pytest.mark.proves("a standby claims only the fence after the one it watched")
 def test_without_the_rule_the_second_takes_the_job_from_the_first() -> None:
     winner, second = heirs(None)
     winner.claim()

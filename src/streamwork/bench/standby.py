@@ -47,7 +47,7 @@ job = build(Path(__file__).parent, 100_000)
 LOOK_SECONDS = 0.005
 APPEND_SECONDS = 0.05
 SETTLED = 5
-"""Outputs that are waited for before a kill, so that no start is under way any more."""
+"""Number of outputs between two measurements, so that no start is in progress at a kill."""
 PATIENCE = 300.0
 KINDS = ("known", "unknown", "cold")
 

@@ -126,6 +126,20 @@ TARGETS = (
     ),
     Target("recovery", "after a long history against after a short one", ("ratio_long_vs_short",), most=1.3),
     Target("recovery", "seconds to restore a state of 1,000,000 keys", ("restore_1m_keys_s",), most=5, strictly=True),
+    Target(
+        "recovery-standby",
+        "seconds without output after kill -9, with a standby that knows that the process is gone",
+        ("seconds", "microbatch", "known", "gap"),
+        most=3,
+        strictly=True,
+    ),
+    Target(
+        "recovery-standby",
+        "the same beyond the lease, where nothing is known about the process",
+        ("seconds", "microbatch", "unknown", "beyond_lease"),
+        most=3,
+        strictly=True,
+    ),
     Target("state-size", "an epoch in a state of 5,000,000 keys against one of 10,000: median", ("ratio",), most=1.3),
     Target("state-size", "the same: p99, snapshots included", ("p99_ratio",), most=1.3),
 )

@@ -78,7 +78,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """What a look at the newest fence shows. `gone`: its process has certainly ended. `own`: it is this process."""
+    """The state of the newest fence. `gone`: its process has certainly ended. `own`: it is this process."""
 
     fence: Fence
     beat: Beat

@@ -14,7 +14,7 @@ from streamwork.epoch.fences import End, Fences, moment
 from streamwork.epoch.history.history import History
 from streamwork.epoch.requests import READ_SECONDS, Requests
 from streamwork.epoch.start_records import Drop
-from streamwork.errors import Refused, StreamworkError, WrongUse
+from streamwork.errors import StreamworkError, WrongUse
 from streamwork.hosts.local import LocalHost
 from streamwork.hosts.spark_host import start_spark_host
 from streamwork.hosts.spark_life import spark_gone
@@ -24,7 +24,7 @@ from streamwork.run.mode import Mode
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.retry_notes import RetryNotes
-from streamwork.run.standby import LOST, SPARK_LOG, LostRace, StandbyRun, check_standby
+from streamwork.run.standby import SPARK_LOG, LostRace, StandbyRun, check_standby, is_lost_race
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
 from streamwork.run.tally import Tally
@@ -148,7 +148,7 @@ class Drivers:
                 raise gone from error
             if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
                 raise advise_batch(error) from error
-            if heir is not None and isinstance(error, Refused) and self.fence == 0 and error.code in LOST:
+            if heir is not None and self.fence == 0 and is_lost_race(error):
                 raise LostRace from error
             raise
         self._host = None

@@ -1,8 +1,8 @@
 """`ReadAhead`: a standby reads the newest checkpoint before it takes the job over.
 
     the job is compared with the checkpoint      one that does not fit is refused now, and not at the takeover
-    each file is compared with its hash          a damaged one is reported while the holder can still write others
     the host reads the states into its workers   (`Host.read_ahead`)
+    each file is compared with its hash          a damaged one is reported while the holder can still write others
 
 What is read is a hint: the takeover is an ordinary start, and reads for itself. It then finds the files in the machine's memory,
 and the states in the workers' caches, under the hash of their files.
@@ -38,6 +38,7 @@ class ReadAhead:
         """`host` is open. `note` takes lines about damaged files."""
         self.checkpoint: int | None = None  # the newest that was read
         self.reads = 0
+        self._closed = False
         self._graph = graph
         self._store = store
         self._starts = starts
@@ -62,14 +63,20 @@ class ReadAhead:
             return
         if isinstance(found, Unfit):
             raise found.refused
-        for problem in self._verifier.problems(manifest):
-            self._tell(newest, problem.what)
-        self._verifier.keep(set(manifest.files))
         if self._layout is None:
             self._layout = Layout.of(self._graph, identity.groups)
+        if self._closed:
+            return
         self._host.read_ahead(self._layout, self._works(self._layout, manifest, chains))
         self.checkpoint = newest
         self.reads += 1
+        for problem in self._verifier.problems(manifest):
+            self._tell(newest, problem.what)
+        self._verifier.keep(set(manifest.files))
+
+    def close(self) -> None:
+        """The takeover begins: a read that has not reached the host does not use it. May be called by any thread."""
+        self._closed = True
 
     def _chains(self, manifest: Manifest) -> FileChains:
         dropped = self._starts.dropped_after(manifest.fence)
@@ -81,7 +88,7 @@ class ReadAhead:
 
     def _tell(self, epoch: int, problem: str) -> None:
         """Report a problem once, unless retention has removed the checkpoint, and its files, meanwhile."""
-        if problem not in self._told and epoch in self._store.completed():
+        if problem not in self._told and not self._closed and epoch in self._store.completed():
             self._told.add(problem)
             self._note(f"standby: checkpoint {epoch} is damaged: {problem}")
 

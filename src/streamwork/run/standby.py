@@ -5,7 +5,7 @@
 3. When the holder is gone, it starts a driver, which claims the next fence only if no other driver has (`Fences.heir_of`). If
    another standby was faster, it goes on at 2.
 
-What a look at the newest fence shows, and what a standby does (`judge`):
+The state of the newest fence, and what a standby does (`judge`):
 
     no fence                                                         take over
     at the first look: a run that has ended                          take over: to start a standby is to start the job
@@ -29,7 +29,7 @@ from pathlib import Path
 
 from streamwork.epoch import Host, Store
 from streamwork.epoch.fences import End, Fence, Fences, HolderState, Sign
-from streamwork.errors import WrongUse
+from streamwork.errors import Refused, WrongUse
 from streamwork.hosts.spark_life import move_log
 from streamwork.job import Graph
 from streamwork.run.mode import Mode
@@ -37,7 +37,7 @@ from streamwork.run.options import RunOptions
 from streamwork.run.read_ahead import ReadAhead, pause_after
 from streamwork.run.standbys import Place
 from streamwork.run.stopping import Stop, Stopped
-from streamwork.world import Clock, RealProcesses, step_back
+from streamwork.world import Clock, RealProcesses
 
 POLL_SECONDS = 0.1
 LONGEST_POLL = 1.0
@@ -48,12 +48,15 @@ NOTE_SECONDS = 60.0
 
 SPARK_LOG = "spark.log"
 """In the job's folder: the output of the Spark of its driver."""
-LOST = ("SW-DRIVER-ALIVE", "SW-DRIVER-FENCED")
-"""Refusals of a start that has not claimed the job: another driver has, or is creating its folder."""
 
 
 class LostRace(Exception):
     """Another driver has taken the job over at the same time."""
+
+
+def is_lost_race(error: BaseException) -> bool:
+    """True if a start that has not claimed the job was refused because of another driver, which has, or creates its folder."""
+    return isinstance(error, Refused) and error.code.startswith("SW-DRIVER-")
 
 
 class Move(Enum):
@@ -141,12 +144,17 @@ class Standby:
         """Return when the job is to be taken over. Raises `Stopped` if this standby, or the job, is to stop; and what
         `ReadAhead.read` and the host raise. `first` is False after a lost race.
         """
-        with ThreadPoolExecutor(1, "streamwork-read-ahead", initializer=step_back) as reader:
-            try:
-                return self._watch(lease, first, reader)
-            except BaseException:
-                self._host.abandon()  # what it reads ahead
-                raise
+        reader = ThreadPoolExecutor(
+            1, "streamwork-read-ahead"
+        )  # of ordinary priority: a takeover may wait for its Spark job
+        try:
+            return self._watch(lease, first, reader)
+        except BaseException:
+            self._host.abandon()  # what it reads ahead
+            raise
+        finally:
+            self._ahead.close()
+            reader.shutdown(wait=False)
 
     def _watch(self, lease: float, first: bool, reader: ThreadPoolExecutor) -> Heir:
         stillness = Stillness()
@@ -233,7 +241,7 @@ class StandbyRun:
             self.reads += ahead.reads
 
     def took_over(self) -> None:
-        """The driver has started: this is no standby any more."""
+        """The driver has started, and this run is no longer a standby."""
         if self._place.asked_to_end():
             self.asked_to_end = self._stop.asked = True
         if self._place.spark_log.exists():

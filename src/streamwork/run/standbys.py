@@ -1,7 +1,7 @@
 """The standbys of a job, as files: `status` shows them, and `streamwork stop` ends them.
 
     standbys/ID.json   which process waits, what it watches, and the checkpoint that it has read; it is rewritten every few seconds
-    standbys/ID.stop   the standby is asked to end
+    standbys/ID.stop   a request to the standby to end
     standbys/ID.spark.log   the output of its Spark, until it takes the job over
 
 A standby removes its files when it ends or has taken the job over. Correctness does not depend on these files.
