@@ -144,6 +144,12 @@ def test_a_standby_goes_on_when_the_holder_is_killed(tmp_path: Path, mode: str) 
         holder, standby = begun(tmp_path, begin, *HOUR, failpoint="epochs/prepare/4/SIGKILL")
         assert f"standby: watching fence 1 of process {holder.process.pid} on " in standby.text
         assert waiting(tmp_path) == [standby.process.pid]
+        shown = call_in(tmp_path, "status", "--root", "root", "guarded")[1]
+        assert (
+            f"\nstandby: process {standby.process.pid} on " in shown and " watches fence 1, checkpoint 3 read" in shown
+        )
+        metrics = call_in(tmp_path, "status", "--root", "root", "guarded", "--prometheus")[1]
+        assert 'streamwork_standbys{job="guarded"} 1.0' in metrics
         add_events(tmp_path, LIFE)
         holder.ends_with(-signal.SIGKILL)
         standby.holds(2)

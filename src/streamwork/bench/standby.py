@@ -48,6 +48,8 @@ LOOK_SECONDS = 0.005
 APPEND_SECONDS = 0.05
 SETTLED = 5
 """Number of outputs between two measurements, so that no start is in progress at a kill."""
+READS = 3
+"""Checkpoints that a standby reads before the kill: one that waits for long has read many."""
 PATIENCE = 300.0
 KINDS = ("known", "unknown", "cold")
 
@@ -107,8 +109,10 @@ def _measure(folder: Path, mode: Mode, sizes: Sizes, note: Note) -> dict[str, di
         for repeat in range(sizes.repeats):
             for kind in KINDS:
                 standby = None if kind == "cold" else runs(True)
-                if standby is not None:
-                    watch.until(lambda: bool(_ready(folder)), standby)
+                read: set[int] = set()
+                while standby is not None and len(read) < READS:
+                    watch.next(holder)
+                    read |= _read_by_standbys(folder)
                 watch.settle(holder)
                 if kind == "unknown":
                     _move_elsewhere(folder)
@@ -181,10 +185,10 @@ def _position(folder: Path) -> int:
     return Position.from_json(text)[f"{SOURCE}/0"]
 
 
-def _ready(folder: Path) -> list[int]:
-    """The checkpoints that standbys have read."""
+def _read_by_standbys(folder: Path) -> set[int]:
+    """The newest checkpoint that each standby has read."""
     found = standbys(RealDisk(), folder / "root" / JOB, RealClock(), RealProcesses())
-    return [one.checkpoint for one in found if one.checkpoint is not None]
+    return {one.checkpoint for one in found if one.checkpoint is not None}
 
 
 def _move_elsewhere(folder: Path) -> None:

@@ -24,7 +24,7 @@ from streamwork.run.mode import Mode
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.retry_notes import RetryNotes
-from streamwork.run.standby import SPARK_LOG, LostRace, StandbyRun, check_standby, is_lost_race
+from streamwork.run.standby import SPARK_LOG, Heir, LostRace, StandbyRun, check_standby, is_lost_race
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
 from streamwork.run.tally import Tally
@@ -106,7 +106,7 @@ class Drivers:
         host = self._host = self._start_host()
         self._stop.check()
         host.open(self._graph)
-        heir = self._standby.wait(host) if self._standby is not None and self.started is None else None
+        heir = self._wait_as_standby(host)
         history = History(self._store.folder / "history.sqlite", warn=self.note)
         driver = self.driver = Driver(
             self._graph,
@@ -154,6 +154,20 @@ class Drivers:
         self._host = None
         _close(driver, host)
         self.tally.end_of(driver)
+
+    def _wait_as_standby(self, host: Host) -> Heir | None:
+        """Of a standby: wait until it is to take the job over. The host is closed if this raises."""
+        if self._standby is None or self.started is not None:
+            return None
+        self._host = None  # this wait keeps the host warm itself
+        try:
+            heir = self._standby.wait(host)
+        except Exception as error:
+            if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
+                raise gone from error
+            raise
+        self._host = host
+        return heir
 
     def _watch(self) -> tuple[int, int] | None:
         """Wait for another driver of this job before Spark is started; on the local host, the driver itself waits. A standby waits

@@ -21,6 +21,7 @@ Time in which this process itself did not run (it was suspended) does not count 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -150,7 +151,8 @@ class Standby:
         try:
             return self._watch(lease, first, reader)
         except BaseException:
-            self._host.abandon()  # what it reads ahead
+            with contextlib.suppress(Exception):  # the first error is raised
+                self._host.abandon()  # what it reads ahead
             raise
         finally:
             self._ahead.close()
@@ -235,7 +237,8 @@ class StandbyRun:
             return standby.wait(self._lease, first)
         except BaseException:
             self._place.leave()
-            host.close()
+            with contextlib.suppress(Exception):  # the first error is raised
+                host.close()
             raise
         finally:
             self.reads += ahead.reads
