@@ -18,7 +18,7 @@ from streamwork.hosts.local import LocalHost
 from streamwork.job import Layout
 from streamwork.run.mode import Mode
 from streamwork.run.options import RunOptions
-from streamwork.run.read_ahead import READ_SECONDS, ReadAhead, pause_after
+from streamwork.run.read_ahead import MOST_SECONDS, READ_SECONDS, ReadAhead, pause_after
 from streamwork.run.runner import run
 from streamwork.run.standby import LONGEST_POLL, Move, Stillness, judge
 from streamwork.run.standbys import STALE_SECONDS, Place, ask_to_end, standbys
@@ -276,8 +276,10 @@ def test_a_damaged_file_is_reported_once_and_does_not_end_the_standby(root: Path
 
 
 def test_reading_takes_a_small_part_of_the_time() -> None:
-    assert pause_after(0.01) == READ_SECONDS
-    assert pause_after(10.0) == 190.0
+    assert pause_after(0.01, 9) == READ_SECONDS
+    assert pause_after(1.0, 9) == 19.0
+    assert pause_after(10.0, 9) == MOST_SECONDS
+    assert pause_after(10.0, 1) == READ_SECONDS, "the first one has started workers"
 
 
 # ---- options --------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ LOOK_SECONDS = 0.005
 APPEND_SECONDS = 0.05
 SETTLED = 5
 """Number of outputs between two measurements, so that no start is in progress at a kill."""
-READS = 3
+READS = 2
 """Checkpoints that a standby reads before the kill: one that waits for long has read many."""
 PATIENCE = 300.0
 KINDS = ("known", "unknown", "cold")
@@ -61,11 +61,11 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 20  # appended every 50 ms
     repeats: int = 5
     checkpoint_every: str = "100ms"
-    lease: float = 3.0
+    lease: float = 10.0  # that of a job: with a shorter one a busy machine takes a driver for dead
 
 
 FULL = Sizes()
-QUICK = Sizes(keys=1_000, repeats=1, lease=1.0)
+QUICK = Sizes(keys=1_000, repeats=1, lease=3.0)
 
 
 def run(
@@ -155,9 +155,11 @@ class Watch:
     def until(self, done: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
         """Look until it is done. A process that ends meanwhile, or none for minutes, is an error."""
         deadline = time.monotonic() + PATIENCE
-        while not done():
+        while True:
             assert process.poll() is None, f"a run has ended with exit code {process.returncode}"
             assert time.monotonic() < deadline, "nothing happens"
+            if done():
+                return
             time.sleep(LOOK_SECONDS)
             self.look()
 

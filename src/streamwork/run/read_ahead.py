@@ -22,13 +22,14 @@ from streamwork.job import Graph, Layout
 from streamwork.state import FileChains, StateFiles
 
 READ_SECONDS = 5.0
+MOST_SECONDS = 60.0
 SHARE = 20
-"""Reading takes at most one part in so many of the time of a standby."""
+"""Reading takes about one part in so many of the time of a standby."""
 
 
-def pause_after(took: float) -> float:
-    """How long to wait after a read that took so many seconds."""
-    return max(READ_SECONDS, (SHARE - 1) * took)
+def pause_after(took: float, reads: int) -> float:
+    """How long to wait after a read that took so many seconds. The first ones start workers, and take longer than others."""
+    return READ_SECONDS if reads < 2 else min(MOST_SECONDS, max(READ_SECONDS, (SHARE - 1) * took))
 
 
 class ReadAhead:

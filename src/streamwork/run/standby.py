@@ -187,7 +187,7 @@ class Standby:
         now = self._clock.monotonic()
         if self._reading is not None and self._reading.done():
             ended, self._reading = self._reading, None
-            self._next_read = now + pause_after(now - self._read_at)
+            self._next_read = now + pause_after(now - self._read_at, self._ahead.reads)
             ended.result()
         if self._reading is None and now >= self._next_read:
             self._read_at = now
