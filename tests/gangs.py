@@ -43,6 +43,9 @@ class ThreadLauncher:
     def lose(self) -> None:
         self._wanted = False
 
+    def warm(self, layout: Layout, works: Sequence[Assignment]) -> None:
+        """Nothing to do: a thread starts at once."""
+
     def cancel(self) -> None:
         self._wanted = False
 

@@ -169,6 +169,16 @@ def test_the_commands_of_the_log_guide_work_as_written(tmp_path: Path) -> None:
     assert sum(partition["end"] for partition in json.loads(said[3])["partitions"]) == 100
 
 
+def test_the_standby_of_the_operating_guide_starts_a_job_at_rest(tmp_path: Path) -> None:
+    (tmp_path / "card_usage.py").write_text(blocks("python")[0])
+    write_transactions(tmp_path / "transactions.jsonl", 100, cards=10)
+    (line,) = blocks("sh", (REPO / "docs" / "operating.md").read_text())[1].splitlines()
+    command = [PROGRAM, *shlex.split(line, comments=True)[1:], "--mode", "local", "--until-caught-up"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert "standby: taking over: no driver holds this job\nnew\n" in answer.stdout
+
+
 def test_the_commands_of_the_operating_guide_work_as_written(tmp_path: Path) -> None:
     (tmp_path / "card_usage.py").write_text(blocks("python")[0])
     write_transactions(tmp_path / "transactions.jsonl", 100, cards=10)

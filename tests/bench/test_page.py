@@ -15,7 +15,8 @@ from streamwork import WrongUse
 from streamwork.__main__ import cli
 from streamwork.bench import keyed_state as bench_keyed_state
 from streamwork.bench import log as bench_log
-from streamwork.bench.page import BEGIN, END, RESULTS, make, page, with_numbers, write
+from streamwork.bench import standby as bench_standby
+from streamwork.bench.page import BEGIN, COMMANDS, END, RESULTS, make, page, with_numbers, write
 from streamwork.bench.plot import WIDTH, plot, svg
 from streamwork.bench.results import Machine, Result, load, save
 from streamwork.bench.spread import spread
@@ -67,6 +68,19 @@ RECOVERY = {
     },
     "settings": {"keys": 5, "checkpoints": {"short": 10, "long": 30}},
 }
+STANDBY = {
+    "gap_known_s": 1.0,
+    "gap_unknown_beyond_lease_s": 1.5,
+    "gap_cold_s": 9.0,
+    "seconds": {
+        "microbatch": {
+            "known": {"gap": spread([0.9, 1.1])},
+            "unknown": {"gap": spread([4.4, 4.6]), "beyond_lease": spread([1.4, 1.6])},
+            "cold": {"gap": spread([8.0, 10.0])},
+        }
+    },
+    "settings": {"keys": 5, "lease": 3.0},
+}
 STATE_SIZE = {
     "ratio": 1.1,
     "p99_ratio": 1.5,
@@ -102,6 +116,7 @@ SHAPES = {
     "keyed-state": keyed([11, 12]),
     "semantics": semantics(),
     "recovery": RECOVERY,
+    "recovery-standby": STANDBY,
     "state-size": STATE_SIZE,
     "log": LOG,
     "engine": ENGINE,
@@ -312,4 +327,14 @@ def test_every_benchmark_can_be_saved(tmp_path: Path, monkeypatch: pytest.Monkey
     CliRunner().invoke(cli, ["bench", "log", "--save", str(tmp_path)], catch_exceptions=False)
     assert load(tmp_path)["log"].command == "streamwork bench log"
     for name in SHAPES:
-        assert "--save" in CliRunner().invoke(cli, ["bench", name, "--help"], catch_exceptions=False).output
+        command = COMMANDS.get(name, name).split()[0]
+        assert "--save" in CliRunner().invoke(cli, ["bench", command, "--help"], catch_exceptions=False).output
+
+
+def test_an_option_that_is_a_benchmark_of_its_own_has_a_result_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_standby, "run", lambda **given: STANDBY)
+    words = ["bench", "recovery", "--standby", "--save", str(tmp_path)]
+    CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert load(tmp_path)["recovery-standby"].command == "streamwork bench recovery --standby"

@@ -62,12 +62,12 @@ def test_no_speed_for_a_wrong_result(place: Place, tamper: str, complaint: str) 
     with closing(sqlite3.connect(place.folder / "out.db")) as db, db:
         db.execute(tamper)
     with pytest.raises(AssertionError, match=complaint):
-        place._check()
+        place.check()
 
 
 @pytest.mark.slow
 def test_no_speed_without_a_new_epoch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "_append", lambda checkpoints: None)
+    monkeypatch.setattr(place, "append", lambda checkpoints: None)
     with pytest.raises(AssertionError, match="ended before it had a new epoch"):
         place.life(Mode.LOCAL)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gangs import gang_host
 from sample import Payment, Seen, Summing, expected_journal, payments
@@ -120,6 +121,30 @@ def test_every_host_has_every_name_of_the_protocol(host: Host) -> None:
             theirs = inspect.signature(getattr(type(host), name)).parameters
             assert list(theirs) == list(inspect.signature(getattr(Host, name)).parameters), name
     assert isinstance(host.name, str) and isinstance(host.overlaps, bool)
+
+
+def test_reading_ahead_changes_no_result_and_writes_nothing(host: Host, tmp_path: Path) -> None:
+    work = Work(tmp_path, EVENTS)
+    host.open(work.layout.graph)
+    host.submit(work.layout, work.assigned(1, 0, 12))
+    first = host.collect(1, never)
+    host.abandon()  # the local host forgets what it has computed, as a new process would not know it
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    host.read_ahead(work.layout, work.assigned(1, 0, 0, first))
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+    host.submit(work.layout, work.assigned(2, 12, 30, first))
+    assert work.rows(host.collect(2, never)) == expected(12, 30)
+
+
+def test_reading_ahead_is_a_hint_files_may_be_gone(host: Host, tmp_path: Path) -> None:
+    work = Work(tmp_path, EVENTS)
+    host.open(work.layout.graph)
+    host.submit(work.layout, work.assigned(1, 0, 12))
+    gone = work.assigned(1, 0, 0, host.collect(1, never))
+    for path in (tmp_path / "state").rglob("*.parquet"):
+        path.unlink()
+    other = [structs.replace(one, uid="other") for one in gone]  # so that no cache has it
+    host.read_ahead(work.layout, other)
 
 
 def test_epochs_build_on_each_other(host: Host, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from matrix.points import Outcome
 from matrix.targets import PREVIEWED
 
 _STILL = "two drivers, the older one is suspended at any durable effect, and resumes"
+_STANDBY = "a driver with a standby killed with -9 between prepare and commit"
 _NO_SAVEPOINTS = "not covered: savepoints do not exist yet"
 _DIRTY = "; ".join(PREVIEWED)
 
@@ -79,6 +80,13 @@ EXACTLY = [
             "test_servers.test_the_answer_to_a_commit_is_lost"),
     Exactly(_STILL, "the older driver is refused by its fence", "SQLite + log; Parquet; PostgreSQL, upsert; Redis", _DIRTY, "local",
             "test_two_drivers.test_a_driver_may_stand_still_anywhere", "the fence"),
+    Exactly(_STANDBY, "the standby takes over, and rolls forward", "SQLite, append and upsert", "-", "local, Spark",
+            "test_standby_processes.test_a_standby_goes_on_when_the_holder_is_killed", "the ledger, at a takeover by a standby"),
+    Exactly("a driver with a standby suspended past its lease, and resumed", "the older driver is refused by its fence",
+            "SQLite, append and upsert", "-", "local, Spark",
+            "test_standby_processes.test_a_holder_that_was_stopped_and_wakes_up_after_the_takeover_changes_nothing"),
+    Exactly("several standbys of one driver", "one takes over, the others go on waiting", "SQLite, append and upsert", "-", "local",
+            "run/test_standby.test_one_of_two_heirs_claims_the_job", "a standby claims only the fence after the one it watched"),
     Exactly("a task lost, or run twice", "counts once", "SQLite + log", "-", "local, Spark, soak",
             "test_two_drivers.test_a_task_that_is_run_twice_counts_once"),
     Exactly("the disk becomes full at any moment", "fails, then resumes", "SQLite + log", "-", "local",
@@ -184,6 +192,9 @@ CONTROLS = [
     Control("Readers of Parquet see all of a commit or nothing", "the exchange of two folders in one step",
             "connectors/test_parquet_merging.test_without_the_exchange_they_see_rows_missing"),
     Control(_EO, "the ledger", "test_controls.test_without_the_ledger_rows_come_twice"),
+    Control(_EO, "the ledger, at a takeover by a standby", "test_standby_processes.test_without_the_ledger_the_same_check_fails"),
+    Control(_EO, "a standby claims only the fence after the one it watched",
+            "run/test_standby.test_without_the_rule_the_second_takes_the_job_from_the_first"),
     Control(_EO, "one ledger for all fences", "test_controls.test_with_a_ledger_by_fence_rows_come_twice"),
     Control(_EO, "rows and ledger in one transaction",
             "test_controls.test_with_rows_and_ledger_in_two_transactions_rows_come_twice"),

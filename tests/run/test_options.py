@@ -34,6 +34,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "checkpoint_every": durations,
     "retain": st.integers(1, 9),
     "take_over": st.booleans(),
+    "standby": st.booleans(),
     "lease": durations,
     "semantics": st.just("at-least-once"),
     "tracking": st.sampled_from(["checkpoint", "acknowledge"]),

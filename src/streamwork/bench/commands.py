@@ -11,6 +11,7 @@ from streamwork.bench.page import page_command
 from streamwork.bench.results import SAVE, save_if_asked
 from streamwork.bench.tables import show
 from streamwork.cli.output import JSON, print_json, say
+from streamwork.run.mode import Mode
 
 
 @click.group("bench")
@@ -37,9 +38,27 @@ def bench_engine_command(as_json: bool) -> None:
 
 
 @bench_group.command("recovery")
+@click.option("--standby", is_flag=True, help="Measure the gap in the output with a standby, and with a cold start.")
+@click.option(
+    "--mode",
+    "modes",
+    type=click.Choice([mode.value for mode in Mode if mode is not Mode.BATCH]),
+    multiple=True,
+    help="With --standby: the mode to measure  [default: microbatch]. May be repeated.",
+)
+@click.option("--quick", is_flag=True, help="With --standby: one repeat, to see that it works.")
 @JSON
-def bench_recovery_command(as_json: bool) -> None:
+def bench_recovery_command(standby: bool, modes: tuple[str, ...], quick: bool, as_json: bool) -> None:
     """The time from kill -9 to the first completed new epoch, by parts; with a long history and with a million keys."""
+    if standby:
+        from streamwork.bench import standby as bench_standby
+
+        sizes = bench_standby.QUICK if quick else bench_standby.FULL
+        chosen = [Mode(mode) for mode in modes] or [Mode.MICROBATCH]
+        _print_numbers(bench_standby.run(sizes=sizes, note=_note, modes=chosen), as_json, "recovery --standby")
+        return
+    if modes or quick:
+        raise click.UsageError("--mode and --quick are for --standby")
     from streamwork.bench import recovery as bench_recovery
 
     _print_numbers(bench_recovery.run(note=_note), as_json)
@@ -130,9 +149,9 @@ def _note(line: str) -> None:
     say(line, err=True)
 
 
-def _print_numbers(found: dict[str, Any], as_json: bool) -> None:
+def _print_numbers(found: dict[str, Any], as_json: bool, command: str = "") -> None:
     """Print the figures of a benchmark as JSON or as tables; with --save, also write them to a file."""
-    saved = save_if_asked(found)
+    saved = save_if_asked(found, command)
     if as_json:
         print_json(found)
     else:

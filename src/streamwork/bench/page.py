@@ -121,6 +121,16 @@ SECTIONS = {
             "rates": "rising rates; those of `live` end when p99 is above 20 ms or a decision is missing",
         },
     ),
+    "recovery-standby": Section(
+        "Takeover by a standby",
+        "The gap in the output of a job whose driver is killed with -9: from the last output before the kill to the first new "
+        "output after it, while events are appended steadily. At the end all counts are checked.",
+        {
+            "known": "a standby on the machine of the driver, which finds that its process is gone",
+            "unknown": "a standby that knows nothing about the driver's process: the lease must pass",
+            "cold": "no standby: an ordinary start, begun at the moment of the kill",
+        },
+    ),
     "engine": Section(
         "The engine alone",
         "A chain with a typed keyed operator on one core, compared with a hand-written loop that produces the same rows and "
@@ -132,6 +142,9 @@ SECTIONS = {
         "measured from the time at which an event was due.",
     ),
 }
+
+COMMANDS = {"recovery-standby": "recovery --standby"}
+"""Benchmarks that are an option of another one."""
 
 
 @click.command("page")
@@ -234,7 +247,7 @@ def _section(name: str, result: Result | None) -> Iterator[str]:
         yield "\n".join(f"- `{one}`: {meaning}" for one, meaning in known.names.items())
     targets = [target for target in TARGETS if target.bench == name]
     if result is None:
-        yield f"No result yet. Run `streamwork bench {name} {SAVE_HERE}`."
+        yield f"No result yet. Run `streamwork bench {COMMANDS.get(name, name)} {SAVE_HERE}`."
         return
     yield f"Measured on {result.date}: {result.machine}." + (f" {result.note}" if result.note else "")
     yield f"```sh\n{result.command} {SAVE_HERE}\n```"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from streamwork.bench.tables import Figure, figure, row, short
 
-PEERS = frozenset({"tws", "native", "bytewax", "loop", "plain", "spark"})
+PEERS = frozenset({"tws", "native", "bytewax", "loop", "plain", "spark", "cold"})
 """They are drawn in another colour than what is ours."""
 
 WIDTH, LEFT, RIGHT = 760, 170, 110  # of the whole; of the names; of the figures behind the longest bar
@@ -64,6 +64,9 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | None:
         case "live":
             unit = "milliseconds from a transaction to its decision, p99, by transactions per second"
             groups = [Group(mode, _column(rows, "p99_ms")) for mode, rows in numbers["rates"].items()]
+        case "recovery-standby":
+            unit = "seconds without output after kill -9"
+            groups = [Group(mode, _column(found, "gap")) for mode, found in numbers["seconds"].items()]
         case "log":
             unit = "events per second"
             groups = [Group("", {name: figure(numbers[name]) or Figure(None) for name in ("append", "read")})]

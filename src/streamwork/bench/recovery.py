@@ -128,29 +128,29 @@ class Place:
         self.folder = folder
         self.keys = keys
         self.slice = size
-        self._events = 0
+        self.events = 0
         self._process: subprocess.Popen[bytes] | None = None  # waits to be killed
         folder.mkdir()
         EventLog.create(folder / "log", Use).close()
 
     def make(self, checkpoints: int) -> None:
         """One run on the local host that ends without a kill."""
-        before = self._completed().epoch if self._events else 0
-        self._append(checkpoints)
+        before = self.completed().epoch if self.events else 0
+        self.append(checkpoints)
         outcome = run_job(build(self.folder, self.slice), options_for(self.folder, Mode.LOCAL))
         assert outcome.checkpoint == before + checkpoints, outcome
-        self._check()
+        self.check()
 
     def has_snapshot(self) -> bool:
-        return any(is_snapshot(ref) for ref in self._completed().components[COUNTS]["0"])
+        return any(is_snapshot(ref) for ref in self.completed().components[COUNTS]["0"])
 
     def life(self, mode: Mode) -> Life:
         """Kill the job, restart it, wait for its first new epoch and check it; then let it prepare another one.
 
         Returns the seconds of each part. Afterwards the job can be killed again.
         """
-        self._append(2)
-        before = self._completed()
+        self.append(2)
+        before = self.completed()
         command = [sys.executable, "-c", CHILD, str(self.folder), mode.value, str(self.slice)]
         killed = time.monotonic()
         self.kill()
@@ -158,7 +158,7 @@ class Place:
         assert process.stdin is not None and process.stdout is not None
         said = msgspec.json.decode(process.stdout.readline() or b"{}", type=Life)
         assert said, "the job ended before it had a new epoch"
-        newest = self._check()
+        newest = self.check()
         assert newest.epoch == said.pop("epoch") > before.epoch and newest.fence > before.fence, "no new epoch"
         process.stdin.write(b"go on\n")
         process.stdin.flush()
@@ -182,7 +182,7 @@ class Place:
 
     def restore(self) -> Life:
         """Seconds that a worker takes to load the state, by parts. The records are checked."""
-        manifest = self._completed()
+        manifest = self.completed()
         job = build(self.folder, self.slice)
         graph = job.graph()
         rows = row_format(graph, graph[COUNTS], job.settings.groups)
@@ -214,20 +214,20 @@ class Place:
             "rows": float(sum(ref.rows for ref in way)),
         }
 
-    def _append(self, checkpoints: int) -> None:
-        first, self._events = self._events, self._events + checkpoints * self.slice
-        keys = [number % self.keys for number in range(first, self._events)]
+    def append(self, checkpoints: int) -> None:
+        first, self.events = self.events, self.events + checkpoints * self.slice
+        keys = [number % self.keys for number in range(first, self.events)]
         batch = pa.record_batch({"card": list(map(_card, keys)), "amount": list(map(_mixed, keys))})
         with EventLog(self.folder / "log", Use) as log:
             log.append(batch)
 
-    def _completed(self) -> Manifest:
+    def completed(self) -> Manifest:
         store = Store(RealDisk(), self.folder / "root", JOB)
         return store.manifest(max(store.completed()))
 
-    def _check(self) -> Manifest:
+    def check(self) -> Manifest:
         """Check the row of every key against the ledger's position, and that the ledger names the newest completed manifest."""
-        manifest = self._completed()
+        manifest = self.completed()
         with closing(sqlite3.connect(self.folder / "out.db")) as db:
             position, named = db.execute("SELECT position, manifest_sha256 FROM streamwork_ledger").fetchone()
             rows = {card: (seen, total) for card, seen, total in db.execute("SELECT card, seen, total FROM usage")}

@@ -109,14 +109,17 @@ SAVE = click.option(
 )
 
 
-def save_if_asked(numbers: dict[str, Any]) -> Path | None:
-    """Save the figures of a command that was given --save."""
+def save_if_asked(numbers: dict[str, Any], command: str = "") -> Path | None:
+    """Save the figures of a command that was given --save. `command`, if it is not the name alone, makes a result of its own:
+    "recovery --standby" is saved as `recovery-standby`.
+    """
     context = click.get_current_context()
     folder: Path | None = context.meta.get(SAVE_TO)
     if folder is None:
         return None
     if context.params.get("quick"):
         raise click.UsageError("--quick only shows that a benchmark works: its numbers are not saved", context)
-    name = context.info_name or ""
+    command = command or context.info_name or ""
     plain = msgspec.to_builtins(numbers, str_keys=True)
-    return save(folder, Result(name, f"streamwork bench {name}", date.today(), this_machine(), plain))
+    name = command.replace(" --", "-")
+    return save(folder, Result(name, f"streamwork bench {command}", date.today(), this_machine(), plain))

@@ -135,6 +135,20 @@ TARGETS = (
     ),
     Target("live", "the same: p99, the aim", ("p99_ms",), most=10),
     Target("live", "the same: p99.9, the aim", ("p999_ms",), most=20),
+    Target(
+        "recovery-standby",
+        "seconds without output after kill -9, with a standby that knows that the process is gone",
+        ("seconds", "microbatch", "known", "gap"),
+        most=3,
+        strictly=True,
+    ),
+    Target(
+        "recovery-standby",
+        "the same beyond the lease, where nothing is known about the process",
+        ("seconds", "microbatch", "unknown", "beyond_lease"),
+        most=3,
+        strictly=True,
+    ),
     Target("state-size", "an epoch in a state of 5,000,000 keys against one of 10,000: median", ("ratio",), most=1.3),
     Target("state-size", "the same: p99, snapshots included", ("p99_ratio",), most=1.3),
 )

@@ -22,6 +22,7 @@ from streamwork.job.jobfile import load_job
 from streamwork.observe.checkpoints import CheckpointList, read_checkpoints
 from streamwork.observe.status import read_status
 from streamwork.run.stop_request import StopResult, request_stop
+from streamwork.wording import plural
 from streamwork.world import RealClock
 
 STEPS = Seconds.__struct_fields__
@@ -70,7 +71,7 @@ def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool)
 @click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="How long to wait for the end.")
 @JSON
 def stop_command(job: str, root: Path | None, timeout: str, as_json: bool) -> None:
-    """Ask a running job to stop after the checkpoint in progress, and wait until it has."""
+    """Ask a running job and its standbys to stop after the checkpoint in progress, and wait until they have."""
     stopped = request_stop(*find(job, root), seconds(timeout), RealClock(), lambda line: say(line, err=True))
     if as_json:
         print_json(stopped)
@@ -84,7 +85,8 @@ def stop_line(stopped: StopResult) -> str:
         if stopped.abandoned is None
         else f"; checkpoint {stopped.abandoned}, which waited for a retry, was abandoned: the next start reads its input again"
     )
-    return f"{stopped.text}{retry}; the last checkpoint is {stopped.checkpoint}"
+    standbys = f"; {plural(stopped.standbys, 'standby')} ended" if stopped.standbys else ""
+    return f"{stopped.text}{standbys}{retry}; the last checkpoint is {stopped.checkpoint}"
 
 
 @click.command("checkpoints")

@@ -17,6 +17,7 @@ from streamwork.observe.dead_letters import LetterCounts
 from streamwork.observe.retrying import RetriedEvent
 from streamwork.observe.status import RECENT, JobStatus
 from streamwork.observe.waiting import WaitingEvents
+from streamwork.run.standbys import Waiting
 from streamwork.wording import plural
 
 MOST_LISTED = 5
@@ -26,6 +27,7 @@ MOST_LISTED = 5
 def status_lines(status: JobStatus) -> list[str]:
     """The status of a job in a few lines."""
     lines = [f"job {status.job}, root {status.root}", holder_line(status.holder)]
+    lines += [standby_line(one) for one in status.standbys]
     if status.checkpoint is not None:
         age = "" if status.age_seconds is None else f", completed {status.age_seconds:,.1f} s ago"
         lines.append(f"checkpoint {status.checkpoint}{age}")
@@ -61,6 +63,11 @@ def holder_line(holder: Holder | None) -> str:
             return f"not running: {process} was killed or has crashed ({fence}); start the job again"
         case Life.UNKNOWN:
             return f"perhaps running: {process} ({fence}) is on another machine and gave no sign of life"
+
+
+def standby_line(one: Waiting) -> str:
+    read = "no checkpoint read yet" if one.checkpoint is None else f"checkpoint {one.checkpoint} read"
+    return f"standby: {one.process} watches fence {one.fence}, {read} (since {moment(one.since)})"
 
 
 def lag_lines(lag: Mapping[str, Lag], running: bool) -> list[str]:

@@ -24,6 +24,7 @@ from streamwork.delivery.retrying import LOOK_SECONDS
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.executor import Executor
+from streamwork.engine.instance import row_format
 from streamwork.engine.process import Process
 from streamwork.engine.reading import Read
 from streamwork.engine.report import Failure, Report, Reports
@@ -69,6 +70,14 @@ class Worker:
     def unread(self, work: Assignment) -> int:
         """How many rows of state this process would have to read for this work."""
         return sum(self.states.unread((work.uid, name, work.instance), chain) for name, chain in work.states.items())
+
+    def read_ahead(self, layout: Layout, work: Assignment) -> None:
+        """Read the states of an assignment into the cache. A file that is missing or damaged ends it."""
+        attempt = Attempt(self, layout, work)
+        for name, chain in work.states.items():
+            if chain:
+                state = attempt.restore(row_format(layout.graph, layout.graph[name], work.groups), chain)
+                self.states.put((work.uid, name, work.instance), chain, state)
 
     def take_chain(self, place: Place) -> Chain | None:
         """Belongs to the caller now."""
@@ -184,13 +193,14 @@ class Attempt:
             self._transport,
             lambda: self._name,
             self._keep_reports,
-            self._restore,
+            self.restore,
             self._worker.take_chain(self._place),
         )
         self._executor.plan(self._work, reads=self._layout.chains[self._work.chain].is_source)
         return self._executor
 
-    def _restore(self, rows: RowFormat, wanted: tuple[FileRef, ...]) -> State:
+    def restore(self, rows: RowFormat, wanted: tuple[FileRef, ...]) -> State:
+        """The state in these files, taken out of the cache as far as it is there."""
         files = StateFiles(self._worker.disk, Path(self._work.folder))
         state, missing = self._worker.states.check_out((self._work.uid, rows.component, self._work.instance), wanted)
         if state is not None and rows.fits(state):

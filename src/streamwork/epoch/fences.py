@@ -1,7 +1,7 @@
 """The fences of a job: who may drive it. Each start takes a number that is larger than all before it.
 
     fences/F.json        which process took fence F, and when
-    fences/F.alive       a counter that its holder rewrites as long as it lives; at the end it says so
+    fences/F.alive       a counter that its holder rewrites as long as it lives; at the end it says so, and why (`End`)
     fences/F.start.json, F.dropped.json   what its driver started from (`epoch.start_records`)
 
 A new driver first waits until no other driver seems to be alive (`wait`), then takes the next number (`claim`). The wait only
@@ -16,6 +16,9 @@ What `wait` sees of the newest fence, and what it does:
     its counter moves                             refuse (SW-DRIVER-ALIVE)
     its counter stands still for the lease        go on
     a newer fence appears meanwhile               check that one
+
+A standby (`run.standby`) watches the holder for as long as it lives, instead of being refused. It then claims the next number
+only if no other driver has claimed one since (`heir_of`), so that one of several standbys wins.
 """
 
 from __future__ import annotations
@@ -57,11 +60,30 @@ class HolderState(Enum):
     ENDED = "ended"
 
 
-class Beat(msgspec.Struct, frozen=True):
+class End(Enum):
+    """Why the run of a holder has ended."""
+
+    STOPPED = "stopped"  # `streamwork stop`: the job is to stop
+    FINISHED = "finished"  # its input has ended, or was caught up with
+    SIGNALLED = "signalled"  # this process is to stop, by SIGTERM or Ctrl-C
+    FAILED = "failed"
+
+
+class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """A sign of life."""
 
     count: int
     phase: HolderState
+    end: End | None = None  # None: the run goes on, or has not said yet
+
+
+class Sign(msgspec.Struct, frozen=True):
+    """The state of the newest fence. `gone`: its process has certainly ended. `own`: it is this process."""
+
+    fence: Fence
+    beat: Beat
+    gone: bool
+    own: bool
 
 
 class Life(Enum):
@@ -93,6 +115,8 @@ class Fences:
         self.sleep: Callable[[float], None] = clock.sleep  # how `wait` passes the time; may raise to end it
         self.silent: tuple[int, int] | None = None
         """A holder that did not move while `wait` watched it, and its count: it need not be watched again."""
+        self.heir_of: int | None = None
+        """Of a standby: the fence that it has watched. `wait` and `claim` raise SW-DRIVER-ALIVE if there is a higher one."""
         self._disk = disk
         self._folder = folder / "fences"
         self.starts = StartRecords(disk, self._folder)
@@ -114,11 +138,20 @@ class Fences:
         number = max(self._numbers(FENCE), default=None)
         return number if number is not None and self._read_beat(number).phase is HolderState.RUNNING else None
 
+    def look(self) -> Sign | None:
+        """The newest fence and the last beat of its holder."""
+        fence = self.newest()
+        if fence is None:
+            return None
+        gone, own = self._processes.gone(fence.process), fence.process == self._processes.me()
+        return Sign(fence, self._read_beat(fence.fence), gone, own)
+
     # ---- taking the job over --------------------------------------------------------------------------------------
 
     def wait(self, lease: float, take_over: bool = False) -> None:
         """Return when no driver seems to be alive. Raises SW-DRIVER-ALIVE if one is. Writes nothing."""
         told: set[int] = set()
+        self._check_heir()
         while not take_over and (holder := self.newest()) is not None and self._may_live(holder):
             count = self._read_beat(holder.fence).count
             if self.silent == (holder.fence, count):
@@ -151,19 +184,31 @@ class Fences:
                 return True
         return False
 
+    def _check_heir(self) -> int:
+        """The highest number. Raises SW-DRIVER-ALIVE if I am the heir of a lower one."""
+        highest = self.highest()
+        if self.heir_of is not None and highest > self.heir_of:
+            raise _alive(self._read_fence(highest), self._folder.parent)
+        return highest
+
     def claim(self, floor: int = 0, lease: float = 0.0) -> Fence:
-        """Create the next fence, exclusively; above `floor`, which some sink has seen. `lease` is how long others must watch it."""
+        """Create the next fence, exclusively; above `floor`, which some sink has seen. `lease` is how long others must watch it.
+
+        An heir raises SW-DRIVER-ALIVE if another driver has created a fence above the one that it has watched.
+        """
         self._disk.make_folder(self._folder)
-        number = max(self.highest(), floor) + 1
+        number = max(self._check_heir(), floor) + 1
         while True:
             fence = Fence(number, self._processes.me(), self._clock.now(), lease)
             try:
                 self._disk.create(self._path(number, FENCE), to_bytes(fence))
             except FileExistsError:
+                if self.heir_of is not None:
+                    raise _alive(self._read_fence(number), self._folder.parent) from None
                 number += 1
                 continue
             break
-        self.mine = fence
+        self.mine, self.heir_of = fence, None
         self._mark(HolderState.RUNNING)
         return fence
 
@@ -178,15 +223,15 @@ class Fences:
         """After the end of a failed driver: say that its process will start again, and may beat on until then."""
         self._mark(HolderState.RESTARTING)
 
-    def end(self) -> None:
-        """Record that this driver has ended, so that the next one need not wait."""
-        self._mark(HolderState.ENDED)
+    def end(self, why: End | None = None) -> None:
+        """Record that this driver has ended, so that the next one need not wait. `why` is given when the run ends with it."""
+        self._mark(HolderState.ENDED, why=why)
 
-    def _mark(self, phase: HolderState, unless: HolderState | None = None) -> None:
+    def _mark(self, phase: HolderState, unless: HolderState | None = None, why: End | None = None) -> None:
         with self._lock:
             if self.mine is None or self._beats.phase is unless:
                 return
-            beats = Beat(self._beats.count + 1, phase)
+            beats = Beat(self._beats.count + 1, phase, why)
             self._beats = beats  # also if writing fails: a beat that comes too late must not undo the end
             self._disk.replace(self._path(self.mine.fence, ALIVE), msgspec.json.encode(beats) + b"\n")
 

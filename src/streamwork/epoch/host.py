@@ -16,6 +16,7 @@ class Host(Protocol):
     open                     once, before the first plan
     submit, collect          for each epoch. Several may be in flight; they are collected in the order of their numbers
     abandon                  ends all that is in flight, and forgets what was computed last
+    read_ahead               by a standby, after `open` and before the first epoch
     keep_warm                often, while there is nothing to compute
     close                    once. No method is called after it
     """
@@ -58,6 +59,11 @@ class Host(Protocol):
 
     def abandon(self) -> None:
         """End what is in flight. None of it counts: the next assignments name the states to continue from."""
+
+    def read_ahead(self, layout: Layout, works: Sequence[Assignment]) -> None:
+        """Prepare for an epoch that begins with the states of these assignments: start workers, read states into their caches. A
+        hint: files may be gone meanwhile, and the first epoch may begin with other states. Computes and writes nothing.
+        """
 
     def keep_warm(self) -> None:
         """Keep workers alive, with what they have cached. Cheap, unless that is due."""

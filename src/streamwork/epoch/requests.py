@@ -31,6 +31,11 @@ class Requests:
         """True if a signal, or a request that was read, asks for a stop. May be called from any thread."""
         return self._signalled() or bool(self._stops)
 
+    @property
+    def stop_requested_by_file(self) -> bool:
+        """True if a request that was read asks for a stop: `streamwork stop`."""
+        return bool(self._stops)
+
     def attend(self, fences: Fences) -> None:
         """Between two epochs, and while idle: refuse to go on if another driver has taken the job, and read the requests."""
         now = self._now()

@@ -49,6 +49,9 @@ class Launcher(Protocol):
     def launch(self, layout: Layout, works: Sequence[Assignment], folder: Path) -> Future[None]:
         """Start all tasks (`LiveTask.run`). The future is done when all have ended, and raises if one was lost."""
 
+    def warm(self, layout: Layout, works: Sequence[Assignment]) -> None:
+        """Start the processes that the tasks of a gang will run in, and let them import what the job needs. Waits for it."""
+
     def cancel(self) -> None:
         """End tasks that have not left by themselves."""
 
@@ -198,6 +201,10 @@ class GangHost(Host):
             self._clock.sleep(POLL_SECONDS)
         gang.close()
         shutil.rmtree(gang.folder, ignore_errors=True)
+
+    def read_ahead(self, layout: Layout, works: Sequence[Assignment]) -> None:
+        """Start the processes of a gang. The states are read by the gang itself: its tasks share nothing with later ones."""
+        self._launcher.warm(layout, works)
 
     def keep_warm(self) -> None:
         """Nothing to do: the tasks run."""

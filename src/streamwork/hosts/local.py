@@ -89,6 +89,9 @@ class LocalHost(Host):
             self._engine.discard()
             self._engine = None
 
+    def read_ahead(self, layout: Layout, works: Sequence[Assignment]) -> None:
+        """Nothing to do: there are no workers."""
+
     def keep_warm(self) -> None:
         """Nothing to do: there are no workers."""
 

@@ -86,6 +86,7 @@ class SparkEpochs(Host):
         self._thread = ThreadPoolExecutor(1, "streamwork-action")
         self._wasted: list[Counts] = []
         self._actions: deque[_Action] = deque()  # in flight; the thread runs one after the other
+        self._ahead: _Action | None = None  # what `read_ahead` waits for
 
     def open(self, graph: Graph) -> None:
         """Bind the sources whose rows are in Spark."""
@@ -101,6 +102,22 @@ class SparkEpochs(Host):
             inheritable_thread_target(self._session)(self._compute), action, layout, works
         )
         self._actions.append(action)
+
+    def read_ahead(self, layout: Layout, works: Sequence[Assignment]) -> None:
+        """Run the Spark job of an epoch whose tasks read their states and compute nothing. `abandon` cancels it."""
+        from pyspark.util import inheritable_thread_target
+
+        action = self._ahead = _Action(works[0].epoch)
+        action.rows = self._thread.submit(
+            inheritable_thread_target(self._session)(self._compute), action, layout, works, ahead=True
+        )
+        try:
+            action.rows.result()
+        except StreamworkError:
+            if not action.cancelled:
+                raise
+        finally:
+            self._ahead = None
 
     def collect(self, epoch: int, expired: Callable[[], bool]) -> Sequence[Report]:
         """The reports of the epoch's one Spark job, which is cancelled when its time has expired."""
@@ -130,9 +147,11 @@ class SparkEpochs(Host):
         found, self._wasted = self._wasted, []
         return found
 
-    def _compute(self, action: _Action, layout: Layout, works: Sequence[Assignment]) -> Sequence[Any]:
-        context = self._session.sparkContext
-        context.setJobDescription(f"{layout.graph.job}: checkpoint {action.epoch}")
+    def _compute(
+        self, action: _Action, layout: Layout, works: Sequence[Assignment], ahead: bool = False
+    ) -> Sequence[Any]:
+        context, what = self._session.sparkContext, "read checkpoint" if ahead else "compute epoch"
+        context.setJobDescription(f"{layout.graph.job}: {'read ' if ahead else ''}checkpoint {action.epoch}")
         choice = len(places(layout, 0)) > 1  # a task of the first stage may compute one of several instances
         with (
             SparkCancel(context, lambda: action.expired()) as cancel,
@@ -140,14 +159,14 @@ class SparkEpochs(Host):
         ):
             try:
                 return self._action(
-                    f"compute epoch {action.epoch}", lambda: self._line_of_stages(layout, works, folder)
+                    f"{what} {action.epoch}", lambda: self._line_of_stages(layout, works, folder, ahead)
                 )
             finally:
                 action.cancelled = cancel.cancelled
 
     def abandon(self) -> None:
         """Cancel what is in flight. Workers find cached states by the hash of their files, so nothing has to be dropped there."""
-        for action in self._actions:
+        for action in (*self._actions, *filter(None, [self._ahead])):
             action.expired = lambda: True
         while self._actions:
             with contextlib.suppress(Exception):  # its outcome does not count
@@ -185,8 +204,8 @@ class SparkEpochs(Host):
                 self._on_every_core("close what its operators have open", farewell)
         self._shipped.unship()
 
-    def _line_of_stages(self, layout: Layout, works: Sequence[Assignment], folder: str | None) -> Any:
-        """The data frame whose rows are the reports of all instances."""
+    def _line_of_stages(self, layout: Layout, works: Sequence[Assignment], folder: str | None, ahead: bool) -> Any:
+        """The data frame whose rows are the reports of all instances. With `ahead` it has none."""
         token, broadcast = self._shipped.ship(layout, Path(works[0].folder))
         by_place = {(work.chain, work.instance): work for work in works}
         last, frame = len(layout.stages) - 1, None
@@ -196,7 +215,8 @@ class SparkEpochs(Host):
             # Rows that enter a stage are already in the partition of their instance.
             given = folder if frame is None and not slices else None
             frame = stage_input(self._session, frame, len(mine), slices)
-            run = task(lambda: broadcast.value, token, msgspec.json.encode(mine), stage, self._remote, native, given)
+            encoded = msgspec.json.encode(mine)
+            run = task(lambda: broadcast.value, token, encoded, stage, self._remote, native, given, ahead)
             frame = frame.mapInArrow(run, REPORT_SCHEMA if stage == last else ROW_SCHEMA)
         return frame
 

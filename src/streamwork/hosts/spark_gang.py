@@ -65,6 +65,15 @@ class SparkLauncher:
         self._context.setJobDescription(f"{layout.graph.job}: live")
         return self._thread.submit(inheritable_thread_target(self._session)(self._run), task_count(layout), run)
 
+    def warm(self, layout: Layout, works: Sequence[Assignment]) -> None:
+        """A gang whose tasks load the layout and leave."""
+        from pyspark.util import inheritable_thread_target
+
+        self._cancelled = False
+        _, broadcast = self._shipped.ship(layout, Path(works[0].folder))
+        run = warm_task(lambda: broadcast.value)
+        self._thread.submit(inheritable_thread_target(self._session)(self._run), task_count(layout), run).result()
+
     def _run(self, tasks: int, run: Callable[[Iterable[Any]], Iterator[Any]]) -> None:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
@@ -94,6 +103,18 @@ def gang_task(
         return _run(load_layout, works, folder, remote)
 
     return run
+
+
+def warm_task(load_layout: Callable[[], bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def run(rows: Iterable[Any]) -> Iterator[Any]:
+        return _warm(load_layout)  # imported, as above
+
+    return run
+
+
+def _warm(load_layout: Callable[[], bytes]) -> Iterator[Any]:
+    pickle.loads(load_layout())
+    return iter(())
 
 
 def _run(load_layout: Callable[[], bytes], works: bytes, folder: str, remote: bool) -> Iterator[Any]:

@@ -68,6 +68,17 @@ def _last_lines() -> str:
     return f"; the last lines of {log}: {' | '.join(told)}" if told else ""
 
 
+def move_log(to: Path) -> None:
+    """Rename the log of the Spark that runs in this process, which goes on writing it."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    log: Path | None = getattr(gateway, "log", None)
+    if log is not None and log.exists():
+        log.replace(to)
+        gateway.log = to
+
+
 def _process() -> subprocess.Popen[bytes] | None:
     from pyspark import SparkContext
 

@@ -6,6 +6,7 @@ epoch.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import re
 import socket
@@ -19,6 +20,7 @@ import pyarrow as pa
 from streamwork.delivery.retrying import FRESH_SECONDS
 from streamwork.engine import Assignment, Parcel, Worker
 from streamwork.engine.reading import Read
+from streamwork.errors import StreamworkError
 from streamwork.hosts.spark_affinity import bind_instance
 from streamwork.hosts.spark_input import Arrivals
 from streamwork.hosts.spark_rows import Rows
@@ -46,17 +48,18 @@ def task(
     remote: bool = False,
     native: tuple[str, ...] = (),
     affinity: str | None = None,
+    ahead: bool = False,
 ) -> Task:
     """The function for `mapInArrow`: the attempts at one epoch by the instances of one stage.
 
     `works` are those of the stage, in the order of its partitions; with an `affinity` folder, a task binds one of them.
     The rows of the last stage are the reports of all instances. A `remote` task verifies that it shares the job's folder with the
-    driver. `native` are the sources whose rows Spark reads for the stage.
+    driver. `native` are the sources whose rows Spark reads for the stage. With `ahead`, states are read and nothing is computed.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # This function is pickled by value, with a copy of every global that it names. The functions that it calls are imported.
-        return _run(load_layout, token, works, stage, remote, native, affinity, batches)
+        return _run(load_layout, token, works, stage, remote, native, affinity, ahead, batches)
 
     return run
 
@@ -69,6 +72,7 @@ def _run(
     remote: bool,
     native: tuple[str, ...],
     affinity: str | None,
+    ahead: bool,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
@@ -79,9 +83,13 @@ def _run(
         _layouts[token] = pickle.loads(load_layout())
     layout = _layouts[token]
     mine = msgspec.json.decode(works, type=list[Assignment])
-    if remote:
+    if remote and not ahead:
         check_folder(mine[partition])
     work = mine[partition] if affinity is None else bind_instance(affinity, partition, mine, _worker.unread)
+    if ahead:
+        _read_ahead(layout, work)
+        Arrivals(batches).drain()
+        return
     sent = _computed(layout, token, work, native, Arrivals(batches))
     if stage + 1 < len(layout.stages):
         yield from Rows(layout, stage).batches(sent)
@@ -108,6 +116,12 @@ def _computed(
         arrivals.drain()
     finally:
         attempt.discard()
+
+
+def _read_ahead(layout: Layout, work: Assignment) -> None:
+    """Read the states of an instance into the cache."""
+    with contextlib.suppress(StreamworkError, OSError):  # retention may have removed a file meanwhile
+        _worker.read_ahead(layout, work)
 
 
 def _readers(layout: Layout, work: Assignment, native: tuple[str, ...], arrivals: Arrivals) -> dict[str, Read]:

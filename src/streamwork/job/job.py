@@ -167,6 +167,7 @@ class Job:
         lease: str | float | None = None,
         restart: bool = True,
         take_over: bool = False,
+        standby: bool = False,
         accept_divergence: bool = False,
         semantics: SemanticsName | None = None,
         tracking: TrackingName | None = None,
@@ -186,6 +187,7 @@ class Job:
                             override the settings of the job for this run
         restart             False: a failure ends the run
         take_over           do not wait until another driver of this root is taken for dead
+        standby             wait while another driver runs the job, and take it over when that driver is gone
         accept_divergence   catch up also where results may differ from those in a sink
         change_semantics    confirm semantics other than those that the root was written with
         drop_state          ids of components whose stored state is not used
@@ -205,6 +207,7 @@ class Job:
             lease=lease,
             restart=restart,
             take_over=take_over,
+            standby=standby,
             accept_divergence=accept_divergence,
             semantics=semantics,
             tracking=tracking,

@@ -40,6 +40,7 @@ class JobMetrics(Collector):
         yield from self._checkpoint()
         yield self._lag()
         yield from self._unfinished()
+        yield self._standbys()
 
     def _events(self, name: str, what: str, which: str) -> Metric:
         family = CounterMetricFamily(name, what, labels=["job", "component", "instance", "kind"])
@@ -91,6 +92,11 @@ class JobMetrics(Collector):
         for source, lag in self._status.lag.items():
             for partition, behind in lag.partitions.items():
                 family.add_metric([self._status.job, source, partition, lag.unit], behind)
+        return family
+
+    def _standbys(self) -> Metric:
+        family = GaugeMetricFamily("streamwork_standbys", "Standbys that wait to take the job over.", labels=["job"])
+        family.add_metric([self._status.job], len(self._status.standbys))
         return family
 
     def _unfinished(self) -> Iterator[Metric]:

@@ -21,6 +21,7 @@ from streamwork.observe.counts import ComponentCounts, read_counts
 from streamwork.observe.dead_letters import LetterCounts, count_letters
 from streamwork.observe.retrying import RetriedEvent, read_retrying
 from streamwork.observe.waiting import WaitingEvents, read_waiting
+from streamwork.run.standbys import Waiting, standbys
 from streamwork.world import Clock, RealProcesses
 
 WATCH_SECONDS = 5.0
@@ -44,6 +45,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     running: bool | None  # None: unknown; the holder is on another machine and silent
     restarting: bool
     holder: Holder | None
+    standbys: list[Waiting]  # that wait to take the job over
     checkpoint: int | None  # the newest completed one
     age_seconds: float | None
     completed_at: float | None  # seconds since 1970
@@ -81,6 +83,7 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
         running=running,
         restarting=holder is not None and holder.restarting and holder.life is Life.RUNNING,
         holder=holder,
+        standbys=standbys(store.disk, store.folder, clock, RealProcesses()),
         checkpoint=None if done is None else done.epoch,
         age_seconds=None if completed_at is None else round(clock.now() - completed_at, 1),
         completed_at=completed_at,

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from streamwork.epoch import Driver, Host, Started, Store
 from streamwork.epoch.control import Control
-from streamwork.epoch.fences import Fences, moment
+from streamwork.epoch.fences import End, Fences, moment
 from streamwork.epoch.history.history import History
 from streamwork.epoch.requests import READ_SECONDS, Requests
 from streamwork.epoch.start_records import Drop
@@ -24,6 +24,7 @@ from streamwork.run.mode import Mode
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.retry_notes import RetryNotes
+from streamwork.run.standby import SPARK_LOG, Heir, LostRace, StandbyRun, check_standby, is_lost_race
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
 from streamwork.run.tally import Tally
@@ -59,6 +60,12 @@ class Drivers:
         control = Control(self._store.disk, self._store.folder, clock)
         self._requests = Requests(control, clock.monotonic, lambda: stop.asked)
         self._stop = stop
+        check_standby(options)
+        self._standby = (
+            StandbyRun(self._graph, self._store, self.settings.lease, clock, stop, self.note)
+            if options.standby
+            else None
+        )
 
     def run(self) -> int:
         """Run until the end. Returns the number of restarts."""
@@ -66,20 +73,31 @@ class Drivers:
             restarts = supervise(self, self.settings.restart, self._clock)
         except BaseException as error:
             cause = f"{error.code}: {error.cause}" if isinstance(error, StreamworkError) else type(error).__name__
-            if self._holder is not None:
-                with contextlib.suppress(OSError):
-                    self._holder.fences.end()
+            self._end(End.FAILED)
             self._answer(False, f"the job has failed: {cause}")
             if isinstance(error, StreamworkError):
                 advise(error, self._options.command)
             raise
+        self._end(End.FINISHED)
         self._answer(True, "stopped")
         return restarts
+
+    def _end(self, otherwise: End) -> None:
+        """Record why the run has ended, for standbys: `otherwise`, unless a stop was requested."""
+        by_request = self._requests.stop_requested_by_file or (self._standby is not None and self._standby.asked_to_end)
+        why = End.STOPPED if by_request else End.SIGNALLED if self._stop.asked else otherwise
+        if self._holder is not None:
+            with contextlib.suppress(OSError):
+                self._holder.fences.end(why)
 
     def run_driver(self) -> None:
         """Run one driver from its start to its end."""
         with contextlib.suppress(Stopped):
-            self._run_driver()
+            while True:
+                try:
+                    return self._run_driver()
+                except LostRace:
+                    self.note("standby: another driver was faster")
 
     def _run_driver(self) -> None:
         self._stop.asked = self.stopping  # the driver before this one may have read a request
@@ -88,6 +106,7 @@ class Drivers:
         host = self._host = self._start_host()
         self._stop.check()
         host.open(self._graph)
+        heir = self._wait_as_standby(host)
         history = History(self._store.folder / "history.sqlite", warn=self.note)
         driver = self.driver = Driver(
             self._graph,
@@ -108,9 +127,13 @@ class Drivers:
             drop=self._drop,
         )
         driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.note, silent, self._stop.sleep
+        if heir is not None:
+            driver.fences.heir_of, driver.fences.silent = heir.of, heir.silent
         try:
             started = driver.start()
             self._holder = driver
+            if self._standby is not None and heir is not None:
+                self._standby.took_over()
             self.started = self.started or started
             if self._watcher is not None:
                 self._watcher.on_started(self._graph.job, started)
@@ -125,16 +148,34 @@ class Drivers:
                 raise gone from error
             if self._options.mode is Mode.BATCH and isinstance(error, StreamworkError):
                 raise advise_batch(error) from error
+            if heir is not None and self.fence == 0 and is_lost_race(error):
+                raise LostRace from error
             raise
         self._host = None
         _close(driver, host)
         self.tally.end_of(driver)
 
+    def _wait_as_standby(self, host: Host) -> Heir | None:
+        """Of a standby: wait until it is to take the job over. The host is closed if this raises."""
+        if self._standby is None or self.started is not None:
+            return None
+        self._host = None  # this wait keeps the host warm itself
+        try:
+            heir = self._standby.wait(host)
+        except Exception as error:
+            if self._options.mode.on_spark and (gone := spark_gone(error)) is not None:
+                raise gone from error
+            raise
+        self._host = host
+        return heir
+
     def _watch(self) -> tuple[int, int] | None:
-        """Wait for another driver of this job before Spark is started; on the local host, the driver itself waits."""
+        """Wait for another driver of this job before Spark is started; on the local host, the driver itself waits. A standby waits
+        when its host has started.
+        """
         fences = Fences(self._store.disk, self._store.folder, self._clock, RealProcesses())
         fences.tell, fences.sleep = self.note, self._stop.sleep
-        if self._options.mode.on_spark and self.started is None:
+        if self._options.mode.on_spark and self.started is None and self._standby is None:
             fences.wait(self.settings.lease, self._options.take_over)
         return fences.silent
 
@@ -142,7 +183,9 @@ class Drivers:
         options = self._options
         if not options.mode.on_spark:
             return LocalHost(self._store.disk, clock=self._clock)
-        log = None if options.spark_log else self._store.folder / "spark.log"
+        waits = self._standby is not None and self.started is None  # the holder writes the job's log
+        folder_log = self._standby.spark_log if self._standby is not None and waits else self._store.folder / SPARK_LOG
+        log = None if options.spark_log else folder_log
         return start_spark_host(
             self._graph,
             options.root,
@@ -209,7 +252,7 @@ class Drivers:
 
     @property
     def progress(self) -> int:
-        return self.tally.checkpoints
+        return self.tally.checkpoints + (0 if self._standby is None else self._standby.reads)
 
     @property
     def stopping(self) -> bool:

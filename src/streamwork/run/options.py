@@ -68,6 +68,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     take_over: Annotated[
         bool, Flag("--take-over", "Take the job over without waiting for another driver's lease to expire.")
     ] = False
+    standby: Annotated[
+        bool,
+        Flag(
+            "--standby",
+            "Wait, ready to start, while another driver runs the job, and take it over when that driver is gone.",
+        ),
+    ] = False
     lease: Annotated[
         float | None,
         Flag(

@@ -1,4 +1,4 @@
-"""``streamwork stop``: asks the driver of a job to stop, and waits until it has."""
+"""``streamwork stop``: asks the driver of a job and its standbys to stop, and waits until they have."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from streamwork.epoch.control import GONE, Control, Kind
 from streamwork.epoch.fences import Fences, Life
 from streamwork.epoch.job_folder import open_store
 from streamwork.errors import JobFailed
+from streamwork.run.standbys import ask_to_end, standbys
 from streamwork.world import Clock, RealProcesses
 
 POLL_SECONDS = 0.05
@@ -32,6 +33,7 @@ class StopResult(msgspec.Struct, frozen=True):
     checkpoint: int | None
     text: str
     abandoned: int | None = None  # the checkpoint that waited for a retry, which the stop cancelled
+    standbys: int = 0  # that were waiting, and have ended
 
 
 def request_stop(
@@ -39,8 +41,29 @@ def request_stop(
 ) -> StopResult:
     """Ask the driver to stop after the epoch in progress, and wait until it has. Raises SW-STOP-TIMEOUT.
 
-    If the driver fails meanwhile and the same run restarts the job, the request goes to the new driver.
+    If the driver fails meanwhile and the same run restarts the job, the request goes to the new driver. The standbys are
+    asked first, so that none takes the job over meanwhile; one that is doing so stops like a driver.
     """
+    store, processes, until = open_store(root, job), RealProcesses(), clock.monotonic() + timeout
+    asked = standbys(store.disk, store.folder, clock, processes)
+    for one in asked:
+        ask_to_end(store.disk, store.folder, one)
+    stopped = _stop_driver(root, job, timeout, clock, note)
+    ids = {one.id for one in asked}
+    while left := [one for one in standbys(store.disk, store.folder, clock, processes) if one.id in ids]:
+        if clock.monotonic() >= until:
+            raise JobFailed(
+                "SW-STOP-TIMEOUT",
+                f"the standby {left[0].process} has not ended within {timeout:g} s",
+                "the request stays in place. To end it now, kill the process (kill -9): it holds nothing",
+            )
+        clock.sleep(POLL_SECONDS)
+    if asked and not stopped.was_running:
+        stopped = _stop_driver(root, job, max(0.0, until - clock.monotonic()), clock, note)
+    return msgspec.structs.replace(stopped, standbys=len(asked))
+
+
+def _stop_driver(root: Path, job: str, timeout: float, clock: Clock, note: Callable[[str], object]) -> StopResult:
     store, processes = open_store(root, job), RealProcesses()
     fences = Fences(store.disk, store.folder, clock, processes)
     control = Control(store.disk, store.folder, clock)

@@ -74,6 +74,10 @@ class Verifier:
         found = [(ref.path, self._problem(ref, kind)) for ref, kind in named]
         return [Problem(path, what) for path, what in found if what]
 
+    def keep(self, paths: Collection[str]) -> None:
+        """Forget what is known about other files."""
+        self._known = {path: what for path, what in self._known.items() if path in paths}
+
     def _state(self, ref: FileRef) -> str:
         return self._problem(ref, STATE_FILE)
 
