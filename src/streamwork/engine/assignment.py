@@ -34,6 +34,7 @@ class Assignment(msgspec.Struct, frozen=True):
     lanes: dict[str, int] = {}  # under acknowledging: source/partition -> its lane; lane 0 is that of the replays
     retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
     asking: float = 0.0  # seconds after which a source without offsets is not polled again in this epoch
+    parent: int | None = None  # under at-most-once: the checkpoint that the epoch is built on
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
 
     def event_ids(self) -> Callable[[int], str]:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.ahead import limit_of, taken_out
+from streamwork.engine.fired import Fired
 from streamwork.engine.idleness import Idling
 from streamwork.engine.planning import planned
 from streamwork.engine.routes import To
@@ -53,6 +55,7 @@ from streamwork.flow.progress import Progress, rises
 from streamwork.flow.times import latest, times_of
 from streamwork.job import Graph, Input, NodeKind
 from streamwork.state import State
+from streamwork.world import Disk
 
 _log = logging.getLogger(__name__)
 
@@ -129,6 +132,22 @@ class Chain:
             if not self._is_set_up or stale:
                 step.set_up()
         self._is_set_up = True
+
+    def guard_times(self, disk: Disk, folder: Path) -> None:
+        """Under at-most-once: let steps record up to which time they have emitted what was due (`engine.fired`)."""
+        for name in self._timed:
+            step = self._steps[name]
+            assert isinstance(step, KeyedStep | TableStep)
+            step.fired = Fired(disk, folder, name, self.instance, step.node.parallelism)
+
+    def drop_due(self, parent: int, epoch: int, attempt: str) -> None:
+        """An epoch begins that is built on `parent`. Drop what the epochs between the two may have written."""
+        for name in self._timed:
+            step = self._steps[name]
+            if isinstance(step, KeyedStep | TableStep) and step.fired is not None:
+                for clock, until in step.fired.lost(parent, epoch).items() if parent < epoch - 1 else ():
+                    step.drop_due(clock, until)
+                step.fired.begin(epoch, attempt)
 
     def check_keys(self, groups: int) -> None:
         """Check that keys which reach a step without an exchange belong to this instance."""

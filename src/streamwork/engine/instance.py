@@ -32,6 +32,7 @@ from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.extent import Extent, Extents
+from streamwork.engine.fired import claim_path
 from streamwork.engine.inlet import gathered, takes_columns
 from streamwork.engine.report import Report
 from streamwork.engine.steps.operator_steps import SourceStep
@@ -66,6 +67,8 @@ class Instance:
         self._disk = disk
         self._work = work
         chain.check_keys(work.groups)
+        if chain.graph.promise.at_most_once:
+            chain.guard_times(disk, Path(work.folder))
         self.attempt = ""
         self._files = StateFiles(disk, Path(work.folder))
         self._formats = {
@@ -119,6 +122,8 @@ class Instance:
         self.marks = Marks(self._disk, Path(work.folder), work.fence, work.epoch, self._wall)
         self.chain.open(self.states, self._stagings, self._claim, self.marks)
         self._counts = True
+        if work.parent is not None:
+            self.chain.drop_due(work.parent, work.epoch, attempt)
         if self.chain.graph.promise.acknowledges:
             self.chain.track(work.lanes, work.event_ids(), bool(work.retried))
 
@@ -265,7 +270,7 @@ class Instance:
         if not self.chain.graph.promise.at_most_once:
             return True
         folder = Path(self._work.folder)
-        path = folder / "claims" / f"{self.epoch:012d}-{sink}-{self.chain.instance}"
+        path = claim_path(folder, self.epoch, sink, self.chain.instance)
         self._disk.make_folder(path.parent)
         try:
             self._disk.create(path, self.attempt.encode())
