@@ -11,10 +11,11 @@ import pytest
 
 from operators.join_jobs import written
 from operators.windows.oracle import AGGREGATES, Case, Oracle, Seen, TimeSummary, random_events
+from operators.windows.test_idle_inputs import Till
 from operators.windows.test_windows import KINDS, NAMES, last_of_each, plain, rows_of
 from sample import run_job
 from streamwork import EventLog, Job, LogSource, ParquetSink
-from streamwork.job import Layout
+from streamwork.job import Layout, windowed
 from streamwork.testing import Result
 
 PARTITIONS = 2
@@ -68,6 +69,25 @@ def test_hosts_take_over_from_each_other(tmp_path: Path, spark: Any) -> None:
         job = window_job(tmp_path, case, 2)
         run_job(job, tmp_path / "root", mode)
     check_files(job, tmp_path, case, events)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_inputs_become_idle_on_spark(tmp_path: Path, spark: Any, parallelism: int) -> None:
+    """`idle_after` by the processing time of plans, stored with each checkpoint."""
+    Till(tmp_path, parallelism, "microbatch").become_idle().check_late()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_control_on_spark_a_window_that_does_not_know_of_idle_inputs_emits_again(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    till = Till(tmp_path, 2, "microbatch").become_idle()
+    monkeypatch.setattr(windowed, "sources_of", lambda *_: [])
+    with pytest.raises(AssertionError):
+        till.check_late()
 
 
 def test_the_state_of_windows_is_open(tmp_path: Path) -> None:
