@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streamwork.components.columns import rows_without_null
 from streamwork.components.defaults import defaults_of
 from streamwork.components.field_types import FieldType
 from streamwork.components.hashing import distinct_numbers
@@ -86,11 +87,7 @@ class Table:
         return places, new
 
     def matches(self, keys: pa.RecordBatch, nulls: bool = False) -> tuple[Array, Array]:
-        columns = [] if nulls else [keys.column(name) for name in self._key]
-        asked = np.arange(keys.num_rows)
-        for column in columns:
-            if column.null_count:
-                asked = asked[column.is_valid().to_numpy(zero_copy_only=False)[asked]]
+        asked = np.arange(keys.num_rows) if nulls else rows_without_null(keys.select(list(self._key)))
         if len(asked) < keys.num_rows:
             keys = keys.take(pa.array(asked))
         if self._sub_key:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Record
 from streamwork.components.collector import TimerClock
-from streamwork.components.columns import distinct
+from streamwork.components.columns import distinct, rows_without_null
 from streamwork.components.field_types import LAST_TIME
 from streamwork.components.made import annotations_of, make_record
 from streamwork.components.table_operator import NEVER, Rows, StateTable, TableCollector, TableOperator
@@ -28,7 +28,6 @@ from streamwork.operators.joins.columns import (
     Array,
     kept_fields,
     keys_of,
-    rows_with_key,
     state_times,
 )
 from streamwork.operators.joins.result import Side
@@ -92,7 +91,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
                 batch = batch.take(pa.array(np.flatnonzero(~judged.late)))
         keys = keys_of(batch, self.side.key, self.side.key)
         if self.time is None:  # a null matches nothing; with event time, an outer join emits it when it is over
-            known = rows_with_key(keys)
+            known = rows_without_null(keys)
             batch, keys = batch.take(pa.array(known)), keys.take(pa.array(known))
         if not batch.num_rows:
             return

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Instance, Record
 from streamwork.components.collector import TimerClock
-from streamwork.components.columns import distinct
+from streamwork.components.columns import distinct, rows_without_null
 from streamwork.components.made import make_record
 from streamwork.components.table_operator import NEVER, Rows, StateTable, TableCollector, TableOperator
 from streamwork.components.times import BEGINNING
@@ -28,7 +28,6 @@ from streamwork.operators.joins.columns import (
     kept_fields,
     keys_of,
     looked_up,
-    rows_with_key,
     state_times,
     taken,
 )
@@ -210,7 +209,7 @@ class TimedTableJoin(TableJoin):
         """Let rows wait for their time."""
         keys = keys_of(batch, self._left.key, self._left.key)
         if not self._kind.keeps_left:
-            known = rows_with_key(keys)
+            known = rows_without_null(keys)
             batch, keys, times = batch.take(pa.array(known)), keys.take(pa.array(known)), times[known]
         places = state.place(self._waiting_keys(keys, times, self._numbering.take(len(times), state)))
         for name in self._kept:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Instance, Record
 from streamwork.components.collector import TimerClock
-from streamwork.components.columns import distinct
+from streamwork.components.columns import distinct, rows_without_null
 from streamwork.components.hashing import distinct_numbers
 from streamwork.components.made import make_record
 from streamwork.components.table_operator import Rows, StateTable, TableCollector, TableOperator
@@ -28,7 +28,6 @@ from streamwork.operators.joins.columns import (
     in_pieces,
     kept_fields,
     keys_of,
-    rows_with_key,
     state_times,
     taken,
 )
@@ -205,7 +204,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         self, batch: pa.RecordBatch, keys: pa.RecordBatch, times: Array, mine: int, state: StateTable, pairs: Array
     ) -> None:
         """Store rows that may still find a match. One without a key is stored only to be emitted when its time is over."""
-        rows = np.arange(len(times)) if self._outer[mine] else rows_with_key(keys)
+        rows = np.arange(len(times)) if self._outer[mine] else rows_without_null(keys)
         if not len(rows):
             return
         matched = np.zeros(len(times), bool)
