@@ -31,7 +31,7 @@ from streamwork.operators.joins.columns import (
     state_times,
 )
 from streamwork.operators.joins.result import Side
-from streamwork.operators.late import LATE, judge, late_type
+from streamwork.operators.late import LATE, late_type, take_in_time
 from streamwork.operators.times import minimum_of, numbers_of
 
 FROM, UNTIL = "valid_from", "valid_until"
@@ -84,11 +84,9 @@ class TableOfStream(TableOperator[Any, Any, Any]):
         batch = rows.batch
         if self.time is not None:
             times = numbers_of(batch.column(self.time))
-            judged = judge(times + self.lateness, rows.watermarks, minimum_of(collector), inclusive=False)
-            if judged.late.any():
-                late = np.flatnonzero(judged.late)
-                collector.emit_batch(judged.batch(self._late, batch), LATE, rows=late)
-                batch = batch.take(pa.array(np.flatnonzero(~judged.late)))
+            places = take_in_time(rows, times + self.lateness, self._late, collector, inclusive=False)
+            if len(places) < len(times):
+                batch = batch.take(pa.array(places))
         keys = keys_of(batch, self.side.key, self.side.key)
         if self.time is None:  # a null matches nothing; with event time, an outer join emits it when it is over
             known = rows_without_null(keys)

@@ -35,7 +35,7 @@ from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.numbering import NUMBER, Numbering
 from streamwork.operators.joins.result import LEFT, Result, Side
 from streamwork.operators.joins.table import FROM, TableOfStream, versions_at
-from streamwork.operators.late import LATE, judge, late_type
+from streamwork.operators.late import LATE, late_type, take_in_time
 from streamwork.operators.times import as_times, minimum_of, numbers_of
 
 Column = Callable[[str], pa.Array]
@@ -150,11 +150,8 @@ class TimedTableJoin(TableJoin):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         batch, times, minimum = rows.batch, numbers_of(rows.batch.column(self._time)), minimum_of(collector)
-        judged = judge(times + self._lateness, rows.watermarks, minimum, inclusive=False)
-        if judged.late.any():
-            late = np.flatnonzero(judged.late)
-            collector.emit_batch(judged.batch(self._late, batch), LATE, rows=late)
-        waits = ~judged.late
+        waits = np.zeros(len(times), bool)
+        waits[take_in_time(rows, times + self._lateness, self._late, collector, inclusive=False)] = True
         if minimum != NEVER:
             ready = np.flatnonzero(waits & (times + self._wait < minimum))
             waits[ready] = False

@@ -34,8 +34,8 @@ from streamwork.operators.joins.columns import (
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.numbering import Numbering
 from streamwork.operators.joins.result import LEFT, Result, Side
-from streamwork.operators.late import LATE, judge, late_type
-from streamwork.operators.times import as_times, minimum_of, numbers_of
+from streamwork.operators.late import LATE, late_type, take_in_time
+from streamwork.operators.times import as_times, numbers_of
 
 RIGHT = 1
 RIGHT_PORT = "right"
@@ -110,11 +110,9 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
     ) -> None:
         mine = RIGHT if rows.port == RIGHT_PORT else LEFT
         batch, times = rows.batch, numbers_of(rows.batch.column(self._times[mine]))
-        judged = judge(times + self._within + self._lateness, rows.watermarks, minimum_of(collector))
-        numbers = np.flatnonzero(~judged.late)
+        chances, channel = times + self._within + self._lateness, (LATE, LATE_RIGHT)[mine]
+        numbers = take_in_time(rows, chances, self._late[mine], collector, channel)
         if len(numbers) < len(times):
-            late = np.flatnonzero(judged.late)
-            collector.emit_batch(judged.batch(self._late[mine], batch), (LATE, LATE_RIGHT)[mine], rows=late)
             batch, times = batch.take(pa.array(numbers)), times[numbers]
         keys = keys_of(batch, self._sides[mine].key, self._sides[LEFT].key)
         codes, known = distinct(keys, self._sides[LEFT].key)
