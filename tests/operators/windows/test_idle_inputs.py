@@ -49,7 +49,7 @@ class Till:
         usage = shops.union(online).window(Fixed("10min"), key="card", id="usage").aggregate(Usage, payments=count())
         usage.sink(SqliteSink(self._folder / "till.db", "usage"), id="usage-table")
         usage.channel("late").sink(SqliteSink(self._folder / "till.db", "late"), id="late-table")
-        run_job(job, self._folder / "root", self._mode)
+        self.late = run_job(job, self._folder / "root", self._mode).late
         with closing(sqlite3.connect(self._folder / "till.db")) as db:
             windows = db.execute(
                 "SELECT card, substr(window_start, 12, 5), payments FROM usage ORDER BY 2, 1, 3"
@@ -72,6 +72,7 @@ class Till:
         windows, late = self.run()
         assert windows == [("c1", "08:00", 2), ("c2", "08:00", 1)]
         assert late == [("c2", "08:04", 180.0, "idle")]
+        assert self.late == 1
         self.add("shops", "c1", 25)
         self.add("online", "c2", 26)
         windows, late = self.run()

@@ -180,6 +180,7 @@ class _Passage:
             step.tries.over()
         step.processed += len(columns)
         step.delivered += collector.delivered()
+        step.late += sum(len(one.columns) for one in collector.some if one.channel in step.operator.late_channels)
         for one in collector.some:
             if one.rows is None:
                 lineage = step.lineage_of_own(len(one.columns), step.moments[0])

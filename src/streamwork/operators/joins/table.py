@@ -72,6 +72,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
             self.clocks = frozenset((TimerClock.EVENT,))
             self._late = late_type(side.event)
             self.channels = {LATE: self._late}
+            self.late_channels = frozenset(self.channels)
             fields[UNTIL] = (datetime, LAST_TIME)
         self._record = make_record("TableRow", fields)
 

@@ -129,6 +129,7 @@ class TimedTableJoin(TableJoin):
         self._wait = max(table.lateness for table in tables)
         self._late = late_type(left.event)
         self.channels = {LATE: self._late}
+        self.late_channels = frozenset(self.channels)
         used = dict.fromkeys(result.of_side(LEFT))
         self._kept = [name for name in used if name not in left.key and name != time]
         for name in {"join_time", NUMBER} & {*left.key, *self._kept}:

@@ -86,6 +86,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         self._outer = (kind.keeps_left, kind.keeps_right)
         self._late = tuple(late_type(side.event) for side in sides)
         self.channels = {LATE: self._late[LEFT], LATE_RIGHT: self._late[RIGHT]}
+        self.late_channels = frozenset(self.channels)
         self.ports = {RIGHT_PORT: sides[RIGHT].event}
         # The key and the time are in the state's key; what the result does not have is not kept.
         self._columns = tuple(
