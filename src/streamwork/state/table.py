@@ -184,12 +184,15 @@ class Table:
 
     @property
     def is_changed(self) -> bool:
-        return bool(self._removed) or bool(self._changed[self.places()].any())
+        return bool(self._removed) or bool(self._changed_rows().any())
 
     def changed(self) -> Array:
         """The places of rows that changed since the last checkpoint, in the order of their addition."""
-        places = self.places()
-        return self._in_order(places[self._changed[places]])
+        return self._in_order(np.flatnonzero(self._changed_rows()))
+
+    def _changed_rows(self) -> Array:
+        """By place: True for a row that changed."""
+        return np.asarray(self._changed[: self._rows.room] & self._rows.alive)
 
     def removed(self) -> list[pa.RecordBatch]:
         """The keys that the last checkpoint has, and the table has not."""
