@@ -106,7 +106,7 @@ def test_a_fails_once() -> None:
     assert [row.name for row in result.outputs["out"]] == ["B", "C", "A"]
     assert result.counts["work"] | {"keys": 0} == {
         "processed": 4, "delivered": 3, "ended_early": 0, "dropped": 0, "dead_letters": 0, "failed": 1, "replayed": 1,
-        "retried": 0, "keys": 0
+        "retried": 0, "late": 0, "keys": 0
     }  # fmt: skip
     assert [result.counts[name]["replayed"] for name in ("items", "work", "out")] == [1, 1, 1]
 

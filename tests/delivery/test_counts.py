@@ -31,6 +31,7 @@ FINE = {
     "failed": 1,
     "replayed": 2,
     "retried": 4,
+    "late": 2,
     "keys": 3,
 }
 
@@ -40,7 +41,7 @@ FINE = {
 
 def test_closed_means_that_each_event_ended_in_exactly_one_way() -> None:
     assert is_closed(FINE)
-    for kind in set(KINDS) - {"replayed", "retried"}:
+    for kind in set(KINDS) - {"replayed", "retried", "late"}:
         assert not is_closed({**FINE, kind: FINE[kind] + 1}), kind
     assert not is_closed({**FINE, "delivered": 8, "ended_early": -1}), "less than nothing"
     assert not_closed({"a": FINE, "b": {**FINE, "dropped": 0}}).keys() == {"b"}

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from crashes import Crash, CrashAt
 from operators.join_jobs import written
 from operators.windows.oracle import AGGREGATES, Case, Oracle, Seen, TimeSummary, random_events
+from operators.windows.test_idle_inputs import Till
 from operators.windows.test_windows import KINDS, NAMES, last_of_each, plain, rows_of
 from sample import run_job
-from streamwork import EventLog, Job, LogSource, ParquetSink
-from streamwork.job import Layout
+from streamwork import Event, EventLog, Job, LogSource, ParquetSink, collect_of
+from streamwork.engine import Assignment
+from streamwork.epoch import Phase
+from streamwork.epoch.assigning import Assigner
+from streamwork.job import Layout, windowed
 from streamwork.testing import Result
 
 PARTITIONS = 2
@@ -68,6 +77,62 @@ def test_hosts_take_over_from_each_other(tmp_path: Path, spark: Any) -> None:
         job = window_job(tmp_path, case, 2)
         run_job(job, tmp_path / "root", mode)
     check_files(job, tmp_path, case, events)
+
+
+class Closed(Event):
+    key: str | None
+    window_start: datetime
+    numbers: list[int]
+
+
+def interrupted(folder: Path, mode: str) -> list[tuple[str | None, datetime]]:
+    """The windows that an at-most-once job has written whose third epoch broke off when it had written."""
+    append(folder, random_events(14, 150, 6, 0))
+    for watcher in (CrashAt(2, Phase.REPORT), None):
+        job = Job("windows", semantics="at-most-once", parallelism=3)
+        seen = job.source(LogSource(folder / "log", Seen, max_events=40), id="in", time="at")
+        made = seen.window(KINDS["fixed"], key="key", id="w").aggregate(Closed, numbers=collect_of("number"))
+        made.sink(ParquetSink(folder / "out"), id="out")
+        with suppress(Crash):
+            run_job(job, folder / "root", mode, watcher)
+    files = sorted((folder / "out").rglob("*.parquet"))
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    return [(row["key"], row["window_start"]) for row in rows]
+
+
+@pytest.mark.slow(mode="microbatch")
+def test_a_window_is_written_at_most_once(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the control: without the record of what was due, some windows are written twice."""
+    (tmp_path / "guarded").mkdir()
+    found = interrupted(tmp_path / "guarded", mode)
+    assert len(found) == len(set(found))
+    (tmp_path / "control").mkdir()
+    monkeypatch.setattr(Assigner, "assign", _without_parent(Assigner.assign))
+    found = interrupted(tmp_path / "control", mode)
+    assert len(found) > len(set(found))
+
+
+def _without_parent(assign: Callable[..., list[Assignment]]) -> Callable[..., list[Assignment]]:
+    return lambda *given: [msgspec.structs.replace(one, parent=one.epoch - 1) for one in assign(*given)]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_inputs_become_idle_on_spark(tmp_path: Path, spark: Any, parallelism: int) -> None:
+    """`idle_after` by the processing time of plans, stored with each checkpoint."""
+    Till(tmp_path, parallelism, "microbatch").become_idle().check_late()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_control_on_spark_a_window_that_does_not_know_of_idle_inputs_emits_again(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    till = Till(tmp_path, 2, "microbatch").become_idle()
+    monkeypatch.setattr(windowed, "sources_of", lambda *_: [])
+    with pytest.raises(AssertionError):
+        till.check_late()
 
 
 def test_the_state_of_windows_is_open(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def test_two_streams(duck, seed):
     ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(40, 400), 2))
     expected = expected_within(Oracle(duck, rows, partitions), how, within, lateness)
     assert found(ran.outputs, "right") == expected, replay("test_two_streams", seed)
+    assert ran.counts["attribution"]["late"] == len(expected["late"]) + len(expected["late-right"])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -64,6 +65,8 @@ def test_a_stream_and_a_table(duck, seed):
     ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(40, 400), 2))
     expected = expected_as_of(Oracle(duck, rows, partitions), how, history, lateness)
     assert found(ran.outputs, "quotes") == expected, replay("test_a_stream_and_a_table", seed)
+    assert ran.counts["priced"]["late"] == len(expected["late"])
+    assert ran.counts["quotes"]["late"] == len(expected["late-right"])
 
 
 def a_run(seed: int) -> tuple[list[Row], int, int, dict[str, Any]]:

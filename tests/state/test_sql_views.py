@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from operators.windows.oracle import AGGREGATES, SECOND, Case, Oracle, random_events
+from operators.windows.oracle import Seen as Counted
 from sample import run_job
-from streamwork import Event, Job, KeyedOperator, ListSource, Record, SqliteSink, StatefulOperator
+from streamwork import Event, Job, KeyedOperator, ListSource, Record, Sliding, SqliteSink, StatefulOperator
+from streamwork.components.times import microseconds
 from streamwork.engine.instance import row_format
 from streamwork.epoch import Store
 from streamwork.state import StateFiles
@@ -175,6 +180,59 @@ SET VARIABLE {files} = list_concat([{defaults}],
     abandoned(tmp_path / "root")
     with pytest.raises(AssertionError):
         check(job, tmp_path / "root")
+
+
+# ---- a key with a sub-key: windows -----------------------------------------------------------------------------------
+
+WINDOWS = Case(Sliding("10s", "5s"), 3)
+SUMS = ("events", "total", "distinct")
+
+
+class Window(Event):
+    key: str | None
+    window_start: datetime
+    events: int
+    total: int
+    distinct: int
+
+
+def window_job(events: list[Counted], folder: Path) -> Job:
+    job = Job("windows", checkpoint_every=0, parallelism=2)
+    seen = job.source(ListSource(events, Counted, max_events=15), id="in", time="at")
+    windowed = seen.window(WINDOWS.window, key="key", lateness=WINDOWS.lateness, id="per-key")
+    made = windowed.aggregate(Window, **{name: AGGREGATES[name] for name in SUMS})
+    made.sink(SqliteSink(folder / "windows.db", "windows"), id="out")
+    return job
+
+
+def check_windows(events: list[Counted], folder: Path) -> None:
+    """A row for each window that is open, or may still be corrected: what DuckDB computes from the input itself."""
+    run_job(window_job(events, folder), folder / "root")
+    oracle = Oracle(WINDOWS, events)
+    assert oracle.minimum is not None
+    kept = [row for row in oracle.open_windows(SUMS) if row[2] + WINDOWS.lateness * SECOND > oracle.minimum]
+    rows = queried(folder / "root" / "windows", "per-key")
+    found = [
+        (row["key"], *(microseconds(row[name]) for name in ("window_start", "window_end")), row["events"], row["total"])
+        for row in rows
+    ]
+    assert Counter(found) == Counter(row[:5] for row in kept)
+    distinct = {(row["key"], microseconds(row["window_start"])): len(row["distinct"]) for row in rows}
+    assert distinct == {row[:2]: row[5] for row in kept}
+
+
+def test_what_the_views_say_of_windows_is_their_state(tmp_path: Path) -> None:
+    """Rows of windows that have closed are deleted, also where their key has other windows."""
+    events = random_events(3, 120, 5, 12)
+    for end in (40, 41, 90, len(events)):
+        check_windows(events[:end], tmp_path)
+
+
+def test_views_that_do_not_know_the_sub_key_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: one row per key."""
+    monkeypatch.setattr(views_module, "_VIEW", views_module._VIEW.replace("BY {key}", 'BY "key"'))
+    with pytest.raises(AssertionError):
+        check_windows(random_events(3, 120, 5, 12), tmp_path)
 
 
 def test_a_moved_root(tmp_path: Path) -> None:

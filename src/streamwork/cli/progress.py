@@ -148,11 +148,12 @@ def started_lines(started: Started) -> list[str]:
 
 
 def end_lines(outcome: Outcome) -> list[str]:
-    """The input events, and how many events were dropped, dead letters or retried in any component."""
+    """The input events, and how many events were dropped, dead letters, retried or late in any component."""
     if outcome.started == NOT_STARTED:
         return [f"{NOT_STARTED}; the last checkpoint is {outcome.checkpoint}"]
     lost = f", {outcome.dropped:,} dropped" if outcome.dropped else ""
     lost += f", {plural(outcome.dead_letters, 'dead letter')}" if outcome.dead_letters else ""
     lost += f", {plural(outcome.retried, 'retry', 'retries')}" if outcome.retried else ""
+    lost += f", {outcome.late:,} late" if outcome.late else ""
     end = f"stopped at checkpoint {outcome.checkpoint}: {plural(outcome.events, 'event')}{lost} in {outcome.seconds:.1f} s"
     return [*doubt.lines(outcome.in_doubt), end]

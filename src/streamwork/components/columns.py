@@ -172,6 +172,15 @@ def _misfitting(kind: type[msgspec.Struct], where: str, what: str) -> JobFailed:
     )
 
 
+def rows_without_null(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    """The places of the rows that have no null."""
+    rows = np.arange(batch.num_rows)
+    for column in batch.columns:
+        if column.null_count:
+            rows = rows[column.is_valid().to_numpy(zero_copy_only=False)[rows]]
+    return rows
+
+
 def distinct(batch: pa.RecordBatch, fields: Sequence[str]) -> tuple[np.ndarray[Any, Any], pa.RecordBatch]:
     """(for each row, the index of its values among the distinct ones; the distinct ones, in the order of their first row)"""
     encoded = [batch.column(name).dictionary_encode(null_encoding="encode") for name in fields]

@@ -10,12 +10,29 @@ import pyarrow.parquet as pq
 from streamwork.components.batches import gathered
 
 ROWS_PER_GROUP = 1 << 20
+BATCH = 1 << 16
+"""Values that the writer encodes at a time."""
 
 
-def to_bytes(table: pa.Table, dictionary: Sequence[str] | bool = True) -> bytes:
-    """`dictionary` names the columns for which a dictionary of values is tried."""
+def to_bytes(
+    table: pa.Table,
+    dictionary: Sequence[str] | bool = True,
+    statistics: Sequence[str] | bool = True,
+    *,
+    fast: bool = False,
+) -> bytes:
+    """`dictionary` names the columns for which a dictionary of values is tried, `statistics` those with statistics. A `fast` file
+    is larger, and takes less time: snappy instead of zstd.
+    """
     buffer = pa.BufferOutputStream()
-    with pq.ParquetWriter(buffer, table.schema, compression="zstd", use_dictionary=dictionary) as writer:
+    with pq.ParquetWriter(
+        buffer,
+        table.schema,
+        compression="snappy" if fast else "zstd",
+        use_dictionary=dictionary,
+        write_statistics=statistics,
+        write_batch_size=BATCH,
+    ) as writer:
         for run in gathered(table.to_batches(), ROWS_PER_GROUP):
             writer.write_table(pa.Table.from_batches(run, table.schema), row_group_size=2 * ROWS_PER_GROUP)
     data: bytes = buffer.getvalue().to_pybytes()

@@ -128,6 +128,9 @@ class TableOperator(AnyOperator, Generic[E, R, O]):
 
     reads_watermark: ClassVar[bool | None] = False
 
+    late_channels: frozenset[str] = frozenset()
+    """The channels for events that come too late. These are counted as `late`, also if no component reads the channel."""
+
     sub_key: type[Record] | None = None
     """Its fields follow the key in the state's key: a window's start, for example. Groups and routing use the key alone."""
 

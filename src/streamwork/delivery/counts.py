@@ -4,7 +4,8 @@
 
 `failed` are events that come again, under acknowledging. `replayed` are those that came again, or out of the inbox; they are
 among the processed ones. `retried` are the tries, in place, at events that had failed before (`on_error=Retry(...)`): an event is
-processed once, however often it was tried. Timers that came due are counted like events.
+processed once, however often it was tried. `late` are the events that came too late for all their windows, or for a join; they are
+among the delivered ones, also if no component reads their channel. Timers that came due are counted like events.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 ENDS = ("delivered", "ended_early", "dropped", "dead_letters", "failed")
 """The outcomes of an event that a component has processed: exactly one of these."""
-KINDS = ("processed", *ENDS, "replayed", "retried")
+KINDS = ("processed", *ENDS, "replayed", "retried", "late")
 TOGETHER = -1
 """Stands for all instances of a component, where the instance is not known."""
 
@@ -34,6 +35,7 @@ class Counts(msgspec.Struct, frozen=True):
     failed: int = 0
     replayed: int = 0
     retried: int = 0
+    late: int = 0
 
     @classmethod
     def of(cls, component: str, instance: int, counters: Mapping[str, int]) -> Counts:

@@ -35,8 +35,9 @@ class Assignment(msgspec.Struct, frozen=True):
     retried: tuple[str, ...] = ()  # under acknowledging: the ids of the events in lane 0
     asking: float = 0.0  # seconds after which a source without offsets is not polled again in this epoch
     continues: bool = (
-        False  # it reads on where the epoch before it ends; extents name the partitions, and where new ones start
+        False  # it reads on where the epoch before it ends; its extents name new partitions, and where they start
     )
+    parent: int | None = None  # under at-most-once: the checkpoint that the epoch is built on
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
 
     def event_ids(self) -> Callable[[int], str]:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.retrying import Marks
 from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.ahead import limit_of, taken_out
+from streamwork.engine.fired import Fired
 from streamwork.engine.idleness import Idling
 from streamwork.engine.planning import planned
 from streamwork.engine.routes import To
@@ -53,7 +55,10 @@ from streamwork.flow.progress import Progress, rises
 from streamwork.flow.times import latest, times_of
 from streamwork.job import Graph, Input, NodeKind
 from streamwork.state import State
+from streamwork.world import Disk
 
+AHEAD = 100_000
+"""Microseconds that records of fired timers are ahead where events are processed all the time."""
 _log = logging.getLogger(__name__)
 
 
@@ -133,10 +138,28 @@ class Chain:
     def hurry(self, guard: Callable[[], None]) -> None:
         """Let no row wait for others in a step. `guard` is called before each write to a sink."""
         for step in self._steps.values():
+            if isinstance(step, KeyedStep | TableStep) and step.fired is not None:
+                step.fired.ahead = AHEAD
             if isinstance(step, BatchStep):
                 step.rows = 1
             elif isinstance(step, WriteStep):
                 step.rows, step.guard = 1, guard
+
+    def guard_times(self, disk: Disk, folder: Path) -> None:
+        """Under at-most-once: let steps record up to which time they have emitted what was due (`engine.fired`)."""
+        for name in self._timed:
+            step = self._steps[name]
+            assert isinstance(step, KeyedStep | TableStep)
+            step.fired = Fired(disk, folder, name, self.instance, step.node.parallelism)
+
+    def drop_due(self, parent: int, epoch: int, attempt: str) -> None:
+        """An epoch begins that is built on `parent`. Drop what the epochs between the two may have written."""
+        for name in self._timed:
+            step = self._steps[name]
+            if isinstance(step, KeyedStep | TableStep) and step.fired is not None:
+                for clock, until in step.fired.lost(parent, epoch).items() if parent < epoch - 1 else ():
+                    step.drop_due(clock, until)
+                step.fired.begin(epoch, attempt)
 
     def check_keys(self, groups: int) -> None:
         """Check that keys which reach a step without an exchange belong to this instance."""

@@ -30,6 +30,7 @@ from streamwork.delivery.retrying import Marks
 from streamwork.delivery.text import from_text, to_text
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
+from streamwork.engine.fired import claim_path
 from streamwork.engine.reading import Reading
 from streamwork.engine.report import Report
 from streamwork.engine.steps.staging import Staging
@@ -64,6 +65,8 @@ class Instance:
         self._disk = disk
         self._work = work
         chain.check_keys(work.groups)
+        if chain.graph.promise.at_most_once:
+            chain.guard_times(disk, Path(work.folder))
         self.attempt = ""
         self._files = StateFiles(disk, Path(work.folder))
         self._formats = {
@@ -115,6 +118,8 @@ class Instance:
         self.marks = Marks(self._disk, Path(work.folder), work.fence, work.epoch, self._wall)
         self.chain.open(self.states, self._stagings, self._claim, self.marks)
         self._counts = True
+        if work.parent is not None:
+            self.chain.drop_due(work.parent, work.epoch, attempt)
         if self.chain.graph.promise.acknowledges:
             self.chain.track(work.lanes, work.event_ids(), bool(work.retried))
 
@@ -219,7 +224,7 @@ class Instance:
         if not self.chain.graph.promise.at_most_once or self.follows:  # in live mode an epoch has one attempt
             return True
         folder = Path(self._work.folder)
-        path = folder / "claims" / f"{self.epoch:012d}-{sink}-{self.chain.instance}"
+        path = claim_path(folder, self.epoch, sink, self.chain.instance)
         self._disk.make_folder(path.parent)
         try:
             self._disk.create(path, self.attempt.encode())

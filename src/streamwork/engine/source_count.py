@@ -36,4 +36,5 @@ class SourceCount:
             "failed": 0,
             "replayed": self.replayed,
             "retried": 0,
+            "late": 0,
         }

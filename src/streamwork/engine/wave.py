@@ -17,6 +17,7 @@ from streamwork.components import Event, TimerClock
 from streamwork.components.columns import Columns, check_types
 from streamwork.engine.routes import OUTBOX, Routes, To
 from streamwork.engine.steps.emitted import Outputs
+from streamwork.engine.steps.keyed_steps import KeyedStep
 from streamwork.engine.steps.step import Step
 from streamwork.engine.steps.table_step import TableStep
 from streamwork.engine.steps.walk import Walk
@@ -143,6 +144,8 @@ class Wave:
         if name in self._plan.walking and (batch is not None or len(self._advances.times)):
             if batch is not None:
                 self._count(step, batch)
+            if isinstance(step, KeyedStep) and len(self._advances.times):
+                step.until = int(self._advances.times[-1])
             walk = Walk(step, batch, self._advances, self._clock, self._watermark)
             self._deliver(step, walk.go_on())
         elif batch is not None:

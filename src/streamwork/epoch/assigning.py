@@ -50,6 +50,7 @@ class Assigner:
                 replays=brought.share(chain.nodes, instance),
                 lanes=brought.lanes,
                 retried=retried,
+                parent=parent.epoch if graph.promise.at_most_once else None,
                 asking=self._settings.checkpoint_every,
                 continues=epoch.continues,
                 memory=self._settings.state_memory // max(1, sum(n.parallelism for n in graph.stateful)),

@@ -46,6 +46,10 @@ class RunSummary(Protocol):
         """How often an event was tried again in place."""
 
     @property
+    def late(self) -> int:
+        """How many events came too late for a window or a join."""
+
+    @property
     def restarts(self) -> int: ...
 
     @property

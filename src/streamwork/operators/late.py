@@ -15,8 +15,9 @@ import pyarrow as pa
 from streamwork.components import Event
 from streamwork.components.made import annotations_of, make_event
 from streamwork.components.schema import arrow_schema, fields_of
-from streamwork.components.table_operator import NEVER
+from streamwork.components.table_operator import NEVER, Rows, TableCollector
 from streamwork.errors import WrongUse
+from streamwork.operators.times import minimum_of
 
 Array = np.ndarray[Any, Any]
 LATE = "late"
@@ -66,3 +67,18 @@ def judge(chances: Array, watermarks: Array, minimum: int, inclusive: bool = Tru
     own = watermarks >= late_since
     late = own | (late_since <= minimum)
     return Judged(late, np.maximum(watermarks, minimum) - chances, late & ~own & (watermarks != NEVER))
+
+
+def take_in_time(
+    rows: Rows,
+    chances: Array,
+    kind: type[Event],
+    collector: TableCollector,
+    channel: str = LATE,
+    inclusive: bool = True,
+) -> Array:
+    """Judge events by their last chances, and emit those that are late, as events of `kind`. Returns the places of the others."""
+    judged = judge(chances, rows.watermarks, minimum_of(collector), inclusive)
+    if judged.late.any():
+        collector.emit_batch(judged.batch(kind, rows.batch), channel, rows=np.flatnonzero(judged.late))
+    return np.flatnonzero(~judged.late)

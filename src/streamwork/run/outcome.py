@@ -26,6 +26,7 @@ class Outcome(msgspec.Struct, frozen=True):
     restarts: int = 0
     dead_letters: int = 0
     retried: int = 0  # retries in place
+    late: int = 0  # events that came too late for a window or a join
     in_doubt: tuple[InDoubt, ...] = ()  # under at-most-once: input of interrupted epochs that this run found first
 
 

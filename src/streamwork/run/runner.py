@@ -60,6 +60,7 @@ def run(
         restarts=restarts,
         dead_letters=drivers.tally.dead_letters,
         retried=drivers.tally.retried,
+        late=drivers.tally.late,
         in_doubt=tuple(drivers.tally.in_doubt.values()),
     )
     if watcher is not None:

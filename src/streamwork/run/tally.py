@@ -11,7 +11,7 @@ class Tally:
     """The counts of a run. Passes each phase on to the watcher."""
 
     def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
-        self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = 0
+        self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = self.late = 0
         self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # by key: a restart finds the same ones again
         self._sources = sources
         self._watcher = watcher
@@ -25,6 +25,7 @@ class Tally:
                 self.dropped += counters["dropped"]
                 self.dead_letters += counters["dead_letters"]
                 self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
+                self.late += counters.get("late", 0)
         if self._watcher is not None:
             self._watcher.on_phase(phase, epoch, manifest)
 

@@ -149,10 +149,14 @@ class StateFiles:
         return pq.read_schema(pa.BufferReader(ref.read(self._disk, self._folder, STATE_FILE)))
 
     def write(self, path: str, table: pa.Table, key: Sequence[str] = ()) -> FileRef:
-        """A whole file, durably, under a name that was never used before. No two rows have the same values of `key`."""
-        data = parquet_file.to_bytes(
-            table, [n for n in table.column_names if n not in key and _repeats(table.column(n))]
-        )
+        """A whole file, durably, under a name that was never used before. No two rows have the same values of `key`.
+
+        An epoch waits for its delta, and a snapshot soon replaces it: so it is written fast, without statistics of its keys, which
+        are in no order.
+        """
+        others = [name for name in table.column_names if name not in key]
+        repeating, fast = [name for name in others if _repeats(table.column(name))], path.endswith(DELTA)
+        data = parquet_file.to_bytes(table, repeating, others if fast else True, fast=fast)
         return FileRef.write(self._disk, self._folder, path, data, table.num_rows)
 
 

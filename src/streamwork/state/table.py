@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streamwork.components.columns import rows_without_null
 from streamwork.components.defaults import defaults_of
 from streamwork.components.field_types import FieldType
 from streamwork.components.hashing import distinct_numbers
@@ -86,11 +87,7 @@ class Table:
         return places, new
 
     def matches(self, keys: pa.RecordBatch, nulls: bool = False) -> tuple[Array, Array]:
-        columns = [] if nulls else [keys.column(name) for name in self._key]
-        asked = np.arange(keys.num_rows)
-        for column in columns:
-            if column.null_count:
-                asked = asked[column.is_valid().to_numpy(zero_copy_only=False)[asked]]
+        asked = np.arange(keys.num_rows) if nulls else rows_without_null(keys.select(list(self._key)))
         if len(asked) < keys.num_rows:
             keys = keys.take(pa.array(asked))
         if self._sub_key:
@@ -187,12 +184,15 @@ class Table:
 
     @property
     def is_changed(self) -> bool:
-        return bool(self._removed) or bool(self._changed[self.places()].any())
+        return bool(self._removed) or bool(self._changed_rows().any())
 
     def changed(self) -> Array:
         """The places of rows that changed since the last checkpoint, in the order of their addition."""
-        places = self.places()
-        return self._in_order(places[self._changed[places]])
+        return self._in_order(np.flatnonzero(self._changed_rows()))
+
+    def _changed_rows(self) -> Array:
+        """By place: True for a row that changed."""
+        return np.asarray(self._changed[: self._rows.room] & self._rows.alive)
 
     def removed(self) -> list[pa.RecordBatch]:
         """The keys that the last checkpoint has, and the table has not."""

@@ -83,7 +83,12 @@ RUNNING = {"events": count(), "total": sum_of("number")}
 @given(seed=SEEDS, disorder=st.sampled_from([0, 40]), parallelism=st.integers(1, 3), cut=CUTS)
 @FEW
 def test_each_event_has_the_aggregates_so_far(kind: str, seed: int, disorder: int, parallelism: int, cut: int) -> None:
-    window, events = KINDS[kind], random_events(seed, 40, 4, disorder)
+    check_each(KINDS[kind], seed, disorder, parallelism, cut)
+
+
+def check_each(window: Window, seed: int, disorder: int, parallelism: int, cut: int) -> None:
+    """``emit="event"``: a result for each event and window, with the aggregates up to that event."""
+    events = random_events(seed, 40, 4, disorder)
     job = Job("each", parallelism=parallelism)
     to = NumberedInCount if window.by_count else NumberedInTime
     seen = job.source(ListSource([], Seen), id="in", time="at")
@@ -137,7 +142,12 @@ def test_each_event_has_the_session_so_far(seed: int, disorder: int, parallelism
 @given(seed=SEEDS, lateness=st.sampled_from([0, 7]), parallelism=st.integers(1, 3), cut=CUTS)
 @FEW
 def test_an_epoch_emits_what_has_changed(kind: str, seed: int, lateness: int, parallelism: int, cut: int) -> None:
-    window, events = KINDS[kind], random_events(seed, 40, 4, 20)
+    check_epochs(KINDS[kind], seed, lateness, parallelism, cut)
+
+
+def check_epochs(window: Window, seed: int, lateness: int, parallelism: int, cut: int) -> None:
+    """``emit="epoch"``: the last result of each window is its state at the end, and no result comes without a change."""
+    events = random_events(seed, 40, 4, 20)
     case = Case(window, 0 if window.by_count else lateness)
     result = run(job_of(case, parallelism, emit="epoch"), {"in": events}, seed=seed, epoch_events=cut)
     assert last_of_each(rows_of(result)) == set(plain(Oracle(case, events).open_windows(NAMES)))
@@ -352,6 +362,10 @@ def test_a_failing_aggregate_costs_one_event(emit: Any) -> None:
 def test_the_top_of_each_window(
     emit: Any, seed: int, lateness: int, partitions: int, parallelism: int, cut: int
 ) -> None:
+    check_top(emit, seed, lateness, partitions, parallelism, cut)
+
+
+def check_top(emit: Any, seed: int, lateness: int, partitions: int, parallelism: int, cut: int) -> None:
     events = random_events(seed, 40, 6, 15)
     job = Job("trending", parallelism=parallelism)
     seen = job.source(ListSource([], Seen), id="in", time="at")

@@ -91,6 +91,25 @@ def check(case: Case, events: list[Seen], result: Result) -> None:
         assert taken is None or len(events) == taken + len(late), "in == in windows + late"
 
 
+@pytest.mark.parametrize("emit", ["close", "event"])
+@pytest.mark.parametrize("read", [True, False], ids=["read", "not read"])
+def test_late_events_are_counted(emit: Any, read: bool) -> None:
+    """Also if no step reads their channel: in == in windows + late."""
+    case, events = Case(Fixed("10s")), random_events(3, 60, 4, 40)
+    job = Job("late", parallelism=2)
+    seen = job.source(ListSource([], Seen), id="in", time="at")
+    made = seen.window(case.window, key="key", emit=emit, id="w").aggregate(TimeSummary, **AGGREGATES)
+    made.sink(NONE, id="out")
+    if read:
+        made.channel("late").sink(NONE, id="late")
+    counts = run(job, {"in": events}, seed=3, epoch_events=9, crash_at=60).counts
+    oracle = Oracle(case, events)
+    late, taken = counts["w-reduce" if emit == "close" else "w"]["late"], oracle.open_windows(NAMES)
+    assert late == len(oracle.late()) > 0
+    assert len(events) == sum(row[3] for row in taken) + late
+    assert sum(counted["late"] for counted in counts.values()) == late
+
+
 def crashes(seed: int, count: int) -> list[int]:
     rng = random.Random(seed)
     return sorted(rng.randint(1, 400) for _ in range(count))

@@ -14,8 +14,9 @@ import numpy as np
 
 from streamwork.components import KeyedCollector, TimerClock
 from streamwork.components.schema import fields_of
-from streamwork.components.times import from_microseconds
+from streamwork.components.times import from_microseconds, microseconds
 from streamwork.components.validation import check_fits, fitting
+from streamwork.engine.fired import Fired
 from streamwork.engine.steps.emitted import Emitted, Outputs
 from streamwork.engine.steps.failure import RETURNED
 from streamwork.engine.steps.key_check import KeyCheck
@@ -34,6 +35,8 @@ class KeyedStep(Step):
     state: KeyedState
     check_keys: KeyCheck | None = None  # of keys that come without an exchange, when they are first seen
     moment_of_timers = 0  # of what timers emit, counted from the moment of the advance (`engine.routes`)
+    fired: Fired | None = None  # under at-most-once, with timers
+    until = NEVER  # the time that the clock of a wave comes to
     alarm: datetime | None = None  # `process` stops behind an event that sets a timer up to this event time
     stopped: int | None = None  # how many events it has processed then
     _timer: tuple[Any, datetime] | None = None  # that is to be retried
@@ -264,7 +267,15 @@ class KeyedStep(Step):
                 self._carry_out(collector)
         if self.rest is None:
             self._expire(clock, now, now)
+        if self.fired is not None and emitted.count():
+            self.fired.record(clock, max(microseconds(now), self.until))
         return emitted.outputs()
+
+    def drop_due(self, clock: TimerClock, until: int) -> None:
+        """Drop timers that are due up to this time: what they emitted may have been written before."""
+        while self.state.pop_due(clock, from_microseconds(until)) is not None:
+            self.processed += 1
+            self.dropped += 1
 
     def _retry_timer(self) -> None:
         """Raises the error of the last try if the driver requests the end of all waits."""

@@ -62,7 +62,7 @@ class Step(ABC):
     def counters(self) -> dict[str, int]:
         """Each processed event was delivered (it gave something), ended early (it gave nothing), was dropped, became a dead
         letter, or has failed and will be replayed. `replayed` counts events that were replayed, or came from the inbox;
-        `retried` counts the retries of events in place.
+        `retried` counts the retries of events in place, `late` the events on channels for late ones.
         """
         failed = len(self.acks.failed) if self.acks is not None else 0
         lost = self.dropped + len(self.letters) + failed
@@ -75,6 +75,7 @@ class Step(ABC):
             "failed": failed,
             "replayed": self.replayed,
             "retried": self.retried,
+            "late": self.late,
         }
 
     def drain(self) -> Outputs:
@@ -87,7 +88,7 @@ class Step(ABC):
         self.delivered += processed - left_out
 
     def reset(self) -> None:
-        self.processed = self.delivered = self.dropped = self.replayed = self.retried = 0
+        self.processed = self.delivered = self.dropped = self.replayed = self.retried = self.late = 0
         # the rest of a batch, to be processed when the pause of `tries` is over
         self.rest: Callable[[], Outputs] | None = None
         self.held_at = 0  # the place of the event that is to be retried, in the batch that was processed last

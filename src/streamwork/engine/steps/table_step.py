@@ -19,6 +19,7 @@ import numpy as np
 from streamwork.components import Rows, TimerClock
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns
+from streamwork.engine.fired import Fired
 from streamwork.engine.steps.emitted import Outputs
 from streamwork.engine.steps.failure import RETURNED, BatchOfRows
 from streamwork.engine.steps.key_check import KeyCheck
@@ -42,6 +43,7 @@ class TableStep(Step):
     check_keys: KeyCheck | None = None  # of keys that come without an exchange
     orders = False  # True if what it emits is put in order by moments
     moments = (0, 0)  # of what it emits on its own: before a wave, and in it
+    fired: Fired | None = None  # under at-most-once, with clocks
     moment_of_timers = 0  # of what `on_time` emits, counted from the moment of the advance (`engine.routes`)
 
     def reset(self) -> None:
@@ -111,6 +113,14 @@ class TableStep(Step):
         what = f"the advance of {clock.value} time to {now}"
         self._guarded(what, collector, self.operator.on_time, clock, now, self.state, self.tables, collector)
 
+    def drop_due(self, clock: TimerClock, until: int) -> None:
+        """Drop what is due up to this time: it may have been written before."""
+        collector = TableEmitted(self.node, self.times, now=until)
+        self.on_time(collector, clock, until)
+        count = sum(len(one.columns) for one in collector.some)
+        self.processed += count
+        self.dropped += count
+
     def _guarded(self, what: str, collector: TableEmitted, call: Any, *given: Any) -> None:
         """A call that is about no event: if it fails, the job does."""
         try:
@@ -170,6 +180,7 @@ class _Passage:
             step.tries.over()
         step.processed += len(columns)
         step.delivered += collector.delivered()
+        step.late += sum(len(one.columns) for one in collector.some if one.channel in step.operator.late_channels)
         for one in collector.some:
             if one.rows is None:
                 lineage = step.lineage_of_own(len(one.columns), step.moments[0])
@@ -218,6 +229,8 @@ class _Passage:
         step, (moments, times) = self._step, self._advances
         collector = TableEmitted(step.node, step.times, now=int(times[-1]))
         step.on_time(collector, self._clock, int(times[-1]))
+        if step.fired is not None and collector.some:
+            step.fired.record(self._clock, int(times[-1]))
         for one in collector.some:
             assert one.times is not None
             lineage = None

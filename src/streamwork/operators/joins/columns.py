@@ -30,15 +30,6 @@ def keys_of(batch: pa.RecordBatch, fields: Sequence[str], names: Sequence[str]) 
     return pa.RecordBatch.from_arrays([batch.column(field) for field in fields], names=list(names))
 
 
-def rows_with_key(keys: pa.RecordBatch) -> Array:
-    """The rows whose key has no null: others match nothing."""
-    rows = np.arange(keys.num_rows)
-    for column in keys.columns:
-        if column.null_count:
-            rows = rows[column.is_valid().to_numpy(zero_copy_only=False)[rows]]
-    return rows
-
-
 def taken(column: pa.Array, rows: Array) -> pa.Array:
     """The values of these rows; null where a row is -1. Raises Oversized."""
     absent = rows < 0

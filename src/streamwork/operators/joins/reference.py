@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event, Instance, Record
-from streamwork.components.columns import distinct
+from streamwork.components.columns import distinct, rows_without_null
 from streamwork.components.table_operator import Rows, StateTable, TableCollector, TableOperator
 from streamwork.operators.joins import matching
-from streamwork.operators.joins.columns import Array, batch_of, in_pieces, keys_of, rows_with_key, taken
+from streamwork.operators.joins.columns import Array, batch_of, in_pieces, keys_of, taken
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.result import LEFT, Result, Side
 
@@ -68,7 +68,7 @@ class ReferenceJoin(TableOperator[Any, Any, Any]):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         codes, known = distinct(rows.batch, self._left.key)
-        asked = rows_with_key(known)
+        asked = rows_without_null(known)
         chosen: list[Array] = [np.arange(rows.batch.num_rows)]  # for each side, its rows
         batches = [rows.batch]
         for reference in self._references:

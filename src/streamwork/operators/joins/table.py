@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Record
 from streamwork.components.collector import TimerClock
-from streamwork.components.columns import distinct
+from streamwork.components.columns import distinct, rows_without_null
 from streamwork.components.field_types import LAST_TIME
 from streamwork.components.made import annotations_of, make_record
 from streamwork.components.table_operator import NEVER, Rows, StateTable, TableCollector, TableOperator
@@ -28,11 +28,10 @@ from streamwork.operators.joins.columns import (
     Array,
     kept_fields,
     keys_of,
-    rows_with_key,
     state_times,
 )
 from streamwork.operators.joins.result import Side
-from streamwork.operators.late import LATE, judge, late_type
+from streamwork.operators.late import LATE, late_type, take_in_time
 from streamwork.operators.times import minimum_of, numbers_of
 
 FROM, UNTIL = "valid_from", "valid_until"
@@ -73,6 +72,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
             self.clocks = frozenset((TimerClock.EVENT,))
             self._late = late_type(side.event)
             self.channels = {LATE: self._late}
+            self.late_channels = frozenset(self.channels)
             fields[UNTIL] = (datetime, LAST_TIME)
         self._record = make_record("TableRow", fields)
 
@@ -85,14 +85,12 @@ class TableOfStream(TableOperator[Any, Any, Any]):
         batch = rows.batch
         if self.time is not None:
             times = numbers_of(batch.column(self.time))
-            judged = judge(times + self.lateness, rows.watermarks, minimum_of(collector), inclusive=False)
-            if judged.late.any():
-                late = np.flatnonzero(judged.late)
-                collector.emit_batch(judged.batch(self._late, batch), LATE, rows=late)
-                batch = batch.take(pa.array(np.flatnonzero(~judged.late)))
+            places = take_in_time(rows, times + self.lateness, self._late, collector, inclusive=False)
+            if len(places) < len(times):
+                batch = batch.take(pa.array(places))
         keys = keys_of(batch, self.side.key, self.side.key)
         if self.time is None:  # a null matches nothing; with event time, an outer join emits it when it is over
-            known = rows_with_key(keys)
+            known = rows_without_null(keys)
             batch, keys = batch.take(pa.array(known)), keys.take(pa.array(known))
         if not batch.num_rows:
             return

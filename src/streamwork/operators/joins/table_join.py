@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Instance, Record
 from streamwork.components.collector import TimerClock
-from streamwork.components.columns import distinct
+from streamwork.components.columns import distinct, rows_without_null
 from streamwork.components.made import make_record
 from streamwork.components.table_operator import NEVER, Rows, StateTable, TableCollector, TableOperator
 from streamwork.components.times import BEGINNING
@@ -28,7 +28,6 @@ from streamwork.operators.joins.columns import (
     kept_fields,
     keys_of,
     looked_up,
-    rows_with_key,
     state_times,
     taken,
 )
@@ -36,7 +35,7 @@ from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.numbering import NUMBER, Numbering
 from streamwork.operators.joins.result import LEFT, Result, Side
 from streamwork.operators.joins.table import FROM, TableOfStream, versions_at
-from streamwork.operators.late import LATE, judge, late_type
+from streamwork.operators.late import LATE, late_type, take_in_time
 from streamwork.operators.times import as_times, minimum_of, numbers_of
 
 Column = Callable[[str], pa.Array]
@@ -130,6 +129,7 @@ class TimedTableJoin(TableJoin):
         self._wait = max(table.lateness for table in tables)
         self._late = late_type(left.event)
         self.channels = {LATE: self._late}
+        self.late_channels = frozenset(self.channels)
         used = dict.fromkeys(result.of_side(LEFT))
         self._kept = [name for name in used if name not in left.key and name != time]
         for name in {"join_time", NUMBER} & {*left.key, *self._kept}:
@@ -151,11 +151,8 @@ class TimedTableJoin(TableJoin):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         batch, times, minimum = rows.batch, numbers_of(rows.batch.column(self._time)), minimum_of(collector)
-        judged = judge(times + self._lateness, rows.watermarks, minimum, inclusive=False)
-        if judged.late.any():
-            late = np.flatnonzero(judged.late)
-            collector.emit_batch(judged.batch(self._late, batch), LATE, rows=late)
-        waits = ~judged.late
+        waits = np.zeros(len(times), bool)
+        waits[take_in_time(rows, times + self._lateness, self._late, collector, inclusive=False)] = True
         if minimum != NEVER:
             ready = np.flatnonzero(waits & (times + self._wait < minimum))
             waits[ready] = False
@@ -210,7 +207,7 @@ class TimedTableJoin(TableJoin):
         """Let rows wait for their time."""
         keys = keys_of(batch, self._left.key, self._left.key)
         if not self._kind.keeps_left:
-            known = rows_with_key(keys)
+            known = rows_without_null(keys)
             batch, keys, times = batch.take(pa.array(known)), keys.take(pa.array(known)), times[known]
         places = state.place(self._waiting_keys(keys, times, self._numbering.take(len(times), state)))
         for name in self._kept:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Instance, Record
 from streamwork.components.collector import TimerClock
-from streamwork.components.columns import distinct
+from streamwork.components.columns import distinct, rows_without_null
 from streamwork.components.hashing import distinct_numbers
 from streamwork.components.made import make_record
 from streamwork.components.table_operator import Rows, StateTable, TableCollector, TableOperator
@@ -28,15 +28,14 @@ from streamwork.operators.joins.columns import (
     in_pieces,
     kept_fields,
     keys_of,
-    rows_with_key,
     state_times,
     taken,
 )
 from streamwork.operators.joins.kinds import JoinKind
 from streamwork.operators.joins.numbering import Numbering
 from streamwork.operators.joins.result import LEFT, Result, Side
-from streamwork.operators.late import LATE, judge, late_type
-from streamwork.operators.times import as_times, minimum_of, numbers_of
+from streamwork.operators.late import LATE, late_type, take_in_time
+from streamwork.operators.times import as_times, numbers_of
 
 RIGHT = 1
 RIGHT_PORT = "right"
@@ -87,6 +86,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         self._outer = (kind.keeps_left, kind.keeps_right)
         self._late = tuple(late_type(side.event) for side in sides)
         self.channels = {LATE: self._late[LEFT], LATE_RIGHT: self._late[RIGHT]}
+        self.late_channels = frozenset(self.channels)
         self.ports = {RIGHT_PORT: sides[RIGHT].event}
         # The key and the time are in the state's key; what the result does not have is not kept.
         self._columns = tuple(
@@ -111,11 +111,9 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
     ) -> None:
         mine = RIGHT if rows.port == RIGHT_PORT else LEFT
         batch, times = rows.batch, numbers_of(rows.batch.column(self._times[mine]))
-        judged = judge(times + self._within + self._lateness, rows.watermarks, minimum_of(collector))
-        numbers = np.flatnonzero(~judged.late)
+        chances, channel = times + self._within + self._lateness, (LATE, LATE_RIGHT)[mine]
+        numbers = take_in_time(rows, chances, self._late[mine], collector, channel)
         if len(numbers) < len(times):
-            late = np.flatnonzero(judged.late)
-            collector.emit_batch(judged.batch(self._late[mine], batch), (LATE, LATE_RIGHT)[mine], rows=late)
             batch, times = batch.take(pa.array(numbers)), times[numbers]
         keys = keys_of(batch, self._sides[mine].key, self._sides[LEFT].key)
         codes, known = distinct(keys, self._sides[LEFT].key)
@@ -205,7 +203,7 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         self, batch: pa.RecordBatch, keys: pa.RecordBatch, times: Array, mine: int, state: StateTable, pairs: Array
     ) -> None:
         """Store rows that may still find a match. One without a key is stored only to be emitted when its time is over."""
-        rows = np.arange(len(times)) if self._outer[mine] else rows_with_key(keys)
+        rows = np.arange(len(times)) if self._outer[mine] else rows_without_null(keys)
         if not len(rows):
             return
         matched = np.zeros(len(times), bool)

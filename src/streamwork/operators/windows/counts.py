@@ -14,6 +14,7 @@ from streamwork.components import Event, Instance, Record
 from streamwork.components.table_operator import Rows, StateTable, TableCollector
 from streamwork.operators.aggregates.columns import Array, Groups, Parts, take
 from streamwork.operators.windows.assign import expanded
+from streamwork.operators.windows.changed import Changed
 from streamwork.operators.windows.each_event import ranks
 from streamwork.operators.windows.grouping import grouped, key_codes
 from streamwork.operators.windows.kinds import FixedCount, SlidingCount
@@ -30,7 +31,7 @@ class Counts(WindowOperator):
         self._length, self._step = plan.window.length, plan.window.step
 
     def setup_instance(self, instance: Instance) -> None:
-        self._changed: set[int] = set()  # places, since the last checkpoint; empty after each checkpoint
+        self._changed = Changed()
 
     def apply_rows(
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
@@ -59,8 +60,8 @@ class Counts(WindowOperator):
         state.put(EVENTS, places, counts[kept])
         plan.store(state, places, take(parts, kept))
         if plan.emission is Emission.EPOCH:
-            self._changed -= {*over.tolist(), *found.tolist(), *places.tolist()}
-            self._changed |= set(places[~full[kept]].tolist())
+            self._changed.remove(np.concatenate((over, found, places)))
+            self._changed.add(places[~full[kept]])
 
     def _seen(self, keys: pa.RecordBatch, state: StateTable) -> tuple[Array, Array]:
         """(how many events each key has had; the places of full windows, which are kept until the key has a newer one)"""
@@ -103,9 +104,7 @@ class Counts(WindowOperator):
         return groups, places, names, parts
 
     def on_checkpoint(self, state: StateTable, collector: TableCollector) -> None:
-        if self._changed:
-            places = np.array(sorted(self._changed))
-            self._changed = set()
+        if len(places := self._changed.take()):
             collector.emit_batch(self._results(state.keys(places), self.plan.stored(state, places)))
 
     def _results(self, keys: pa.RecordBatch, parts: Parts) -> pa.RecordBatch:

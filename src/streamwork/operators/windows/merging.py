@@ -13,6 +13,7 @@ import pyarrow as pa
 from streamwork.components.table_operator import StateTable, TableCollector
 from streamwork.operators.aggregates.columns import Array, Groups, Parts, take
 from streamwork.operators.times import as_times, minimum_of, numbers_of
+from streamwork.operators.windows.changed import Changed
 from streamwork.operators.windows.kinds import Assigner
 from streamwork.operators.windows.plan import CLOSES, END, Emission, WindowPlan
 
@@ -24,8 +25,7 @@ class Windows:
         self.plan = plan
         self._corrects = plan.emission is Emission.CLOSE and plan.lateness > 0
         self._distinct = Distinct()
-        # By place, where changed windows emit before a checkpoint: whether it has changed since the last one.
-        self._changed = np.zeros(0, bool)
+        self._changed = Changed()  # where changed windows emit before a checkpoint
 
     def merge(
         self, partials: pa.RecordBatch, state: StateTable, collector: TableCollector, source: Array | None = None
@@ -77,7 +77,8 @@ class Windows:
             closes = np.where(has_emitted, ends + plan.lateness, self.closing(ends))
             state.put(CLOSES, places[is_new], closes[is_new].view("datetime64[us]"))
         plan.store(state, places, parts)
-        self._note(places)
+        if plan.emission is Emission.EPOCH:
+            self._changed.add(places)
 
     def closing(self, ends: Array) -> Array:
         """When there is something to do first for windows with these ends."""
@@ -100,7 +101,7 @@ class Windows:
         if plan.emission is Emission.EVENT:
             emits[:] = False
         elif plan.emission is Emission.EPOCH:
-            emits = self._is_changed(places)
+            emits = self._changed.has(places)
         elif self._corrects:
             emits = due == self.ends(state, places)
         if emits.any():
@@ -114,8 +115,7 @@ class Windows:
 
     def on_checkpoint(self, state: StateTable, collector: TableCollector) -> None:
         """Emit windows that have changed since the last checkpoint."""
-        if self.plan.emission is Emission.EPOCH and len(places := np.flatnonzero(self._changed)):
-            self._changed[:] = False
+        if len(places := self._changed.take()):
             collector.emit_batch(self.results_at(state, places))
 
     def next_time(self, state: StateTable) -> int | None:
@@ -123,8 +123,7 @@ class Windows:
 
     def forget(self, state: StateTable, places: Array) -> None:
         state.forget(places)
-        known = places[places < len(self._changed)]
-        self._changed[known] = False
+        self._changed.remove(places)
 
     def results_at(self, state: StateTable, places: Array) -> pa.RecordBatch:
         """The results of windows as they are now."""
@@ -133,18 +132,6 @@ class Windows:
     def _results(self, keys: pa.RecordBatch, ends: Array, parts: Parts) -> pa.RecordBatch:
         known: dict[str, Any] = dict(zip(keys.schema.names, keys.columns, strict=True))
         return self.plan.results({**known, END: as_times(ends)}, parts)
-
-    def _note(self, places: Array) -> None:
-        if self.plan.emission is Emission.EPOCH and len(places):
-            if (size := int(places.max()) + 1) > len(self._changed):
-                self._changed = np.append(self._changed, np.zeros(2 * size - len(self._changed), bool))
-            self._changed[places] = True
-
-    def _is_changed(self, places: Array) -> Array:
-        found = np.zeros(len(places), bool)
-        known = places < len(self._changed)
-        found[known] = self._changed[places[known]]
-        return found
 
 
 class Distinct:

@@ -35,6 +35,7 @@ class WindowOperator(TableOperator[Any, Any, Any]):
     """What the operators of a window have in common."""
 
     keeps_key = True
+    late_channels = frozenset((LATE,))
 
     def __init__(self, plan: WindowPlan) -> None:
         self.plan = plan

@@ -24,6 +24,7 @@ from streamwork.components.times import BEGINNING
 from streamwork.errors import WrongUse
 from streamwork.operators.aggregates.columns import Array
 from streamwork.operators.times import minimum_of, numbers_of
+from streamwork.operators.windows.changed import Changed
 from streamwork.operators.windows.grouping import grouped
 from streamwork.operators.windows.kinds import Session
 from streamwork.operators.windows.plan import CLOSES, END, START, Emission, WindowPlan
@@ -125,7 +126,7 @@ class Top(_TopOperator):
         self._by_epoch = plan.window.emission is Emission.EPOCH
 
     def setup_instance(self, instance: Instance) -> None:
-        self._changed: set[int] = set()  # places, where each checkpoint emits; empty after each checkpoint
+        self._changed = Changed()  # where each checkpoint emits
 
     def apply_rows(
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
@@ -144,7 +145,7 @@ class Top(_TopOperator):
         late = emitted if self._corrects else np.full(len(ends), self._by_epoch)
         state.put(CLOSES, places, (ends + np.where(late, plan.window.lateness, 0)).view("datetime64[us]"))
         if self._by_epoch:
-            self._changed |= set(places.tolist())
+            self._changed.add(places)
         if emitted.any():
             _, again = state.matches(windows.filter(pa.array(emitted)), nulls=True)
             found, _ = self._best(np.unique(again), state)
@@ -173,20 +174,18 @@ class Top(_TopOperator):
             collector.emit_batch(found, times=times)
         stays = emits & (ends + self.plan.window.lateness > time)
         state.put(CLOSES, places[stays], (ends[stays] + self.plan.window.lateness).view("datetime64[us]"))
-        self._changed -= set(places[~stays].tolist())
+        self._changed.remove(places[~stays])
         state.forget(places[~stays])
 
     def _of_changed(self, places: Array, state: StateTable) -> Array:
         """True for rows of windows of which a row has changed."""
         windows = grouped(state.keys(places).select(list(self.plan.key)), [])
         changed = np.zeros(windows.count, bool)
-        changed[windows.codes[np.isin(places, list(self._changed))]] = True
+        changed[windows.codes[self._changed.has(places)]] = True
         return changed[windows.codes]
 
     def on_checkpoint(self, state: StateTable, collector: TableCollector) -> None:
-        if self._changed:
-            places = np.array(sorted(self._changed))
-            self._changed = set()
+        if len(places := self._changed.take()):
             windows = state.keys(places).select(list(self.plan.key))
             firsts = grouped(windows, []).firsts
             _, mine = state.matches(windows.take(pa.array(firsts)), nulls=True)
