@@ -38,10 +38,13 @@ class ThreadLauncher:
             for number in range(tasks)
         ]
         running = [self._threads.submit(task.run) for task in made]
-        return self._threads.submit(lambda: [one.result() for one in wait(running).done] and None)
+        self._ended = self._threads.submit(lambda: [one.result() for one in wait(running).done] and None)
+        return self._ended
 
     def lose(self) -> None:
+        """Returns when they have ended."""
         self._wanted = False
+        self._ended.result()
 
     def warm(self, layout: Layout, works: Sequence[Assignment]) -> None:
         """Nothing to do: a thread starts at once."""
