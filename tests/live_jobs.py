@@ -72,3 +72,21 @@ class Waiting(KeyedOperator[Order, Orders, Count]):
 class Doubling(Operator[Order, Order]):
     def apply(self, event: Order, collector: Any) -> None:
         collector.emit(event)
+
+
+class Moody(KeyedOperator[Order, Orders, Count]):
+    """Fails every third order `times` times; a file counts how often."""
+
+    def __init__(self, folder: Path, times: int = 1) -> None:
+        self._folder = folder
+        self._times = times
+
+    def apply(self, event: Order, state: Orders, collector: Any) -> None:
+        state.count += 1
+        collector.emit(Count(event.shop, event.number, state.count))
+        if event.number % 3 == 0:
+            tries = self._folder / f"tries-{event.number}"
+            count = len(tries.read_text()) if tries.exists() else 0
+            if count < self._times:
+                tries.write_text("x" * (count + 1))
+                collector.fail("moody")

@@ -9,7 +9,7 @@ import msgspec
 from streamwork.delivery import Replay
 from streamwork.engine.extent import Extents
 from streamwork.engine.idleness import Idleness
-from streamwork.flow.lineage import lane_of
+from streamwork.flow.lineage import first, lane_of
 from streamwork.world import FileRef
 
 
@@ -37,6 +37,7 @@ class Assignment(msgspec.Struct, frozen=True):
     continues: bool = (
         False  # it reads on where the epoch before it ends; its extents name new partitions, and where they start
     )
+    max_attempts: int = 1  # under acknowledging
     parent: int | None = None  # under at-most-once: the checkpoint that the epoch is built on
     memory: int | None = None  # bytes that the records of one component may take; the rest stays in columns
 
@@ -45,6 +46,8 @@ class Assignment(msgspec.Struct, frozen=True):
         names = {lane: name for name, lane in self.lanes.items()}
 
         def name(root: int) -> str:
+            if (before := first(root)) is not None:
+                return f"{name(before)}#1"
             lane, number = lane_of(root)
             return self.retried[number] if lane == 0 else f"{names[lane]}/{self.epoch}-{number}"
 

@@ -234,6 +234,14 @@ class Chain:
             roots = np.arange(first, first + count, dtype=np.int64)
         return None if roots is None and origins is None else Lineage(roots, origins)
 
+    def read_so_far(self, source: str, partition: str) -> int:
+        """Under acknowledging: how many events of a partition have come in this epoch."""
+        return self._sources[source].read.get(partition, 0)
+
+    def new_failures(self) -> list[int]:
+        """Under acknowledging: the roots of the events that have failed since the last call."""
+        return [root for step in self._steps.values() if step.acks is not None for root in step.acks.new_failures()]
+
     def replay(self, to: str, batch: Batch) -> None:
         """Replayed events, or events from the inbox: to the component that they failed at, or again from their source. Event time
         does not advance.

@@ -22,9 +22,10 @@ from streamwork.engine.assignment import Assignment
 from streamwork.engine.instance import Instance
 from streamwork.engine.report import Report
 from streamwork.engine.wave import Leaving
+from streamwork.flow.batch import Batch
 from streamwork.flow.channel import Advances, Aligned, Channel, CheckpointEvent, Data, Idle, Part, Watermark
 from streamwork.flow.dispatcher import Dispatcher
-from streamwork.flow.lineage import NEVER
+from streamwork.flow.lineage import NEVER, Lineage, again, lane_of
 from streamwork.flow.wiring import Ways
 
 ReportTo = Callable[[int, Sequence[Report]], None]  # epoch, reports of one instance
@@ -168,10 +169,27 @@ class Executor:
         self._pass_on()
         return True
 
+    def reads_lane(self, lane: int) -> bool:
+        """Under acknowledging: True if the source partition of a lane is read here, in the epoch under way."""
+        name = next((name for name, mine in self.instance.lanes.items() if mine == lane), "")
+        source, _, partition = name.partition("/")
+        return partition in self.instance.reading.partitions(source)
+
+    def replay(self, root: int) -> None:
+        """Replay an event of the epoch under way at once. Its source is in this chain."""
+        instance = self.instance
+        lane, number = lane_of(root)
+        name = next(name for name, mine in instance.lanes.items() if mine == lane)
+        source, _, partition = name.partition("/")
+        event = instance.reading.read_again(source, partition, number)
+        instance.reading.again.setdefault(source, []).append(again(root))
+        instance.chain.replay(source, Batch([event], Lineage(roots=np.array([again(root)], np.int64))))
+        self._pass_on()
+
     def _read_on(self) -> bool:
-        work = self._planned[0]
+        work, brought = self._planned[0], False
         if self._reading is None:
-            self._in_epoch(work.epoch)
+            brought = self._in_epoch(work.epoch)
             reading, closes = self.instance.reading, self.closes
             self._reading = reading.read(work) if closes is None else reading.follow(work, lambda: closes(work.epoch))
         try:
@@ -182,16 +200,19 @@ class Executor:
             self._checkpoint(Aligned(work.epoch))
             return True
         self._pass_on()
-        return found
+        return found or brought
 
-    def _in_epoch(self, epoch: int) -> None:
-        """The first item of an epoch begins it."""
+    def _in_epoch(self, epoch: int) -> bool:
+        """The first item of an epoch begins it. True if that fires timers or replays events."""
         if self.instance.epoch == 0:
             work = self._works.pop(epoch, None) or self.instance.unplanned(epoch)
             self.instance.begin(work, self._new_attempt())
             if not self._begun:
                 self._resume()
+            due = self.instance.chain.next_tick() if work.ticks else None
             self.instance.bring(work)
+            return bool(work.replays) or (due is not None and microseconds(due) <= work.ticks[-1])
+        return False
 
     def _checkpoint(self, event: Aligned) -> None:
         """Store, pass on, report: everything before the checkpoint event is included, nothing behind it."""

@@ -60,6 +60,7 @@ class Instance:
         self._clock = self._wall.monotonic
         self.reading = Reading(chain, disk, Path(work.folder), self._clock)
         self.refs = dict(work.states)  # component -> the files that hold its state
+        self.lanes: dict[str, int] = {}  # under acknowledging, of the epoch under way
         self.follows = False  # True if it reads all the time
         self._naming = Lock()  # of `refs`: files may be written by another thread
         self._disk = disk
@@ -120,8 +121,9 @@ class Instance:
         self._counts = True
         if work.parent is not None:
             self.chain.drop_due(work.parent, work.epoch, attempt)
+        self.lanes = work.lanes
         if self.chain.graph.promise.acknowledges:
-            self.chain.track(work.lanes, work.event_ids(), bool(work.retried))
+            self.chain.track(work.lanes, work.event_ids(), bool(work.retried) or self.follows)
 
     def unplanned(self, epoch: int) -> Assignment:
         """For an epoch that has begun before, as can happen where inputs are not aligned: it brings nothing more."""
@@ -180,6 +182,7 @@ class Instance:
                 next_tick=None if wake is None else microseconds(wake),
                 troubles=_troubles(node.id, chain.instance, chain.acks(node.id)),
                 acked=_acked(chain.acks(node.id)),
+                again=tuple(self.reading.again.get(node.id, ())),
                 ends=ends.get(node.id, {}),
                 taken=taken.get(node.id),
             )

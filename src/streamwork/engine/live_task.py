@@ -20,7 +20,6 @@ the last checkpoint. A barrier without a following epoch is the last: the task l
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -33,6 +32,7 @@ from streamwork.engine.assignment import Assignment
 from streamwork.engine.attempt import placed
 from streamwork.engine.claiming import Claiming
 from streamwork.engine.executor import Executor
+from streamwork.engine.failures import Failures
 from streamwork.engine.isolated import Isolated
 from streamwork.engine.process import Process
 from streamwork.engine.report import Failure, Report, Reports
@@ -140,7 +140,7 @@ class LiveTask:
         self._records_ticks = self._graph.promise.exactly_once
         self._looked = self._fenced_at = clock.monotonic()
         self._behind: Future[None] | None = None
-        self._reported = threading.Lock()
+        self._failures: Failures | None = None  # under acknowledging
         self._reported_to: dict[Place, int] = {}
 
     def run(self) -> None:
@@ -156,6 +156,8 @@ class LiveTask:
                 self._fail(error)
             finally:
                 self._transport.close()
+                if self._failures is not None:
+                    self._failures.close()
                 self._orders.close()
                 self._news.close()
 
@@ -174,6 +176,10 @@ class LiveTask:
             if self._graph.promise.at_most_once and self._layout.chains[work.chain].is_source:
                 executor.instance.reading.claim = Claiming(self._write_claim, claims.submit, self._clock.monotonic)
             self._executors[place] = executor
+        if self._graph.promise.acknowledges:
+            executors = [one for one in self._executors.values() if isinstance(one, Executor)]
+            tasks, most = task_count(self._layout), self._works[0].max_attempts if self._works else 1
+            self._failures = Failures(self._folder, self._number, tasks, executors, most)
         self._wait_for_children()
         self._begin(self._works)
 
@@ -196,6 +202,8 @@ class LiveTask:
                 return
             busy = self._transport.receive()
             busy |= self._turns()
+            if self._failures is not None:
+                busy |= self._failures.pass_back()
             self._transport.flush()
             if busy:
                 wait = FIRST_WAIT

@@ -7,11 +7,13 @@ follow(work)    what comes, until the epoch is closed (live mode)
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamwork.components import OffsetSource, Slice
+from streamwork.components.columns import as_events
 from streamwork.components.source import source_changed
 from streamwork.delivery import Inbox
 from streamwork.delivery.text import to_text
@@ -29,6 +31,14 @@ MOST_EVENTS = 8_192
 """Maximum events of a partition that `follow` reads in one piece: a barrier waits for the end of a piece."""
 
 
+class _Range(NamedTuple):
+    """A piece that was read: the number of its first event in the epoch, and its offsets."""
+
+    first: int
+    start: int
+    end: int
+
+
 class Claim(Protocol):
     """Under at-most-once, all the time: makes durable how far a partition may have been read, before it is."""
 
@@ -42,7 +52,11 @@ class Reading:
         self.readers: Mapping[str, Read] = {}  # of sources whose slices the host brings
         self.taken: dict[str, FileRef] = {}  # what sources without offsets gave in this epoch
         self.ends: dict[str, dict[str, int]] = {}  # by source and partition: ends that are known by report
+        self.again: dict[str, list[int]] = {}  # by source: the roots of events that were replayed at once
         self.claim: Claim | None = None
+        self._ranges_read: dict[
+            str, list[_Range]
+        ] = {}  # under acknowledging, by source/partition: what `follow` has read
         self._extents: Extents = {}
         self._continues = False
         self._at: dict[str, dict[str, int]] = {}  # by source and partition: where the last epoch ended, by report
@@ -52,6 +66,7 @@ class Reading:
         self._disk = disk
         self._folder = folder
         self._clock = clock
+        self._given: dict[str, list[Any]] = {}  # under acknowledging: the events of sources without offsets
         self._stem = ""
         self._adaptive = chain.adaptive = AdaptiveBatch(clock) if chain.graph.previews else None
         self._others: dict[str, OffsetSource[Any]] = {}  # for another thread
@@ -59,6 +74,7 @@ class Reading:
     def begin(self, work: Assignment, stem: str) -> None:
         """Begin an epoch. `stem` is the beginning of the names of its files."""
         self.taken, self.ends, self._extents, self._continues = {}, {}, work.extents, work.continues
+        self.again, self._ranges_read, self._given = {}, {}, {}
         self._stem = stem
 
     def end(self, counters: Mapping[str, Mapping[str, int]]) -> None:
@@ -194,6 +210,9 @@ class Reading:
         source: OffsetSource[Any] = self._chain.graph[name].component
         if self.claim is not None:
             self.claim.reach(f"{name}/{partition}", end)
+        if self._chain.graph.promise.acknowledges:
+            number = self._chain.read_so_far(name, partition)
+            self._ranges_read.setdefault(f"{name}/{partition}", []).append(_Range(number, start, end))
         pieces = source.read(partition, start, end)
         if (place := f"{name}/{partition}") not in self._recognised:
             self._recognised.add(place)
@@ -214,6 +233,7 @@ class Reading:
             return
         if self._chain.graph.promise.acknowledges:
             asked.add(name)
+            self._given[name] = list(piece.events)
             if piece.events:
                 inbox = Inbox(self._disk, self._folder)
                 self.taken[name] = inbox.write_taken(name, self._stem, [to_text(event) for event in piece.events])
@@ -222,6 +242,24 @@ class Reading:
         for part in self._parts(piece):
             self._chain.process(name, str(self._chain.instance), part)
             yield True
+
+    def partitions(self, source: str) -> Collection[str]:
+        """Those of a source that are read in the epoch under way."""
+        return self._extents.get(source, {})
+
+    def read_again(self, name: str, partition: str, number: int) -> Any:
+        """An event of the epoch under way: the one of this number among those of its partition."""
+        if name in self._given:
+            return self._given[name][number]
+        ranges = self._ranges_read[f"{name}/{partition}"]
+        found = ranges[bisect_right(ranges, number, key=lambda one: one.first) - 1]
+        source: OffsetSource[Any] = self._chain.graph[name].component
+        at = found.first
+        for piece in source.read(partition, found.start, found.end):
+            if number < at + len(piece.given):
+                return as_events(piece.given[number - at : number - at + 1])[0]
+            at += len(piece.given)
+        raise AssertionError(f"{name}/{partition} has no event {number} between {found.start} and {found.end}")
 
     def sync(self, ends: Mapping[str, Mapping[str, int]]) -> None:
         """Make the input durable that was read by report up to these ends: no reported position is beyond it. May be called from

@@ -27,6 +27,7 @@ class Report(msgspec.Struct, frozen=True):
     next_tick: int | None = None  # when processing time is next waited for
     letters: FileRef | None = None  # events that failed permanently, to be kept as dead letters
     troubles: tuple[Trouble, ...] = ()  # under acknowledging: events that are not done
+    again: tuple[int, ...] = ()  # of a source, under acknowledging: the roots of events that it has replayed at once
     acked: tuple[str, ...] = ()  # under acknowledging: earlier events that it is done with, as often as it said so
     ends: dict[str, int] = {}  # of a source: partition -> where it was read to, of those whose ends are known by report
     taken: FileRef | None = None  # of a source without offsets, under acknowledging: what it gave

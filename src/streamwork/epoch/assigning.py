@@ -53,6 +53,7 @@ class Assigner:
                 parent=parent.epoch if graph.promise.at_most_once else None,
                 asking=self._settings.checkpoint_every,
                 continues=epoch.continues,
+                max_attempts=self._settings.max_attempts,
                 memory=self._settings.state_memory // max(1, sum(n.parallelism for n in graph.stateful)),
             )
             for number, chain in enumerate(self._layout.chains)

@@ -32,7 +32,7 @@ from streamwork.epoch.participant import Participant
 from streamwork.epoch.slices import extents
 from streamwork.epoch.store import Store
 from streamwork.errors import JobFailed
-from streamwork.flow.lineage import lane_of, root_of
+from streamwork.flow.lineage import first, lane_of, root_of
 from streamwork.job import Graph, Layout, Settings
 
 if TYPE_CHECKING:
@@ -200,7 +200,10 @@ class Redelivery(Participant):
             return
         plan, brought, reports = epoch.plan, epoch.brought, epoch.reports
         taken = {f"{r.component}/{r.instance}": r.taken.path for r in reports if r.taken is not None}
-        troubles = [trouble for report in reports for trouble in report.troubles]
+        replayed = {
+            first(root) for report in reports for root in report.again
+        }  # at once: their failures count for nothing
+        troubles = [one for report in reports for one in report.troubles if one.root not in replayed]
         troubles.sort(key=lambda trouble: (self._order[trouble.component], trouble.instance))
         events = self._events(epoch, draft.positions, brought, {trouble.root for trouble in troubles}, taken)
         acked = [Ack(one, f"{report.component}/{report.instance}") for report in reports for one in report.acked]
@@ -237,27 +240,27 @@ class Redelivery(Participant):
     ) -> dict[int, Waiting]:
         """The events of these roots. Those of a source with offsets are read again."""
         names = {lane: name for name, lane in brought.lanes.items()}
-        wanted: dict[int, set[int]] = defaultdict(set)
+        wanted: dict[int, dict[int, int]] = defaultdict(dict)  # lane -> number -> root
         for root in roots:
-            lane, number = lane_of(root)
-            wanted[lane].add(number)
+            before = first(root)
+            lane, number = lane_of(root if before is None else before)
+            wanted[lane][number] = root
         found: dict[int, Waiting] = {}
         for lane, numbers in wanted.items():
             if lane == 0:
-                found.update((root_of(0, number), brought.again[number]) for number in numbers)
+                found.update((root, brought.again[number]) for number, root in numbers.items())
                 continue
             name = names[lane]
             source = name.partition("/")[0]
             texts = (
                 self._inbox.read_taken(taken[name])
                 if name in taken
-                else self._read(name, epoch.start[name], end[name], numbers)
+                else self._read(name, epoch.start[name], end[name], set(numbers))
             )
-            for number in numbers:
+            for number, root in numbers.items():
                 event_id, text = f"{name}/{epoch.number}-{number}", texts[number]
-                found[root_of(lane, number)] = Waiting(
-                    event_id, source, brought.instances[name], text, 0, 0, False, "", ""
-                )
+                attempts = 0 if first(root) is None else 1
+                found[root] = Waiting(event_id, source, brought.instances[name], text, attempts, 0, False, "", "")
         return found
 
     def _read(self, name: str, start: int, end: int, numbers: set[int]) -> dict[int, str]:

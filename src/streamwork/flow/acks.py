@@ -17,6 +17,7 @@ class Acks:
         """`manual`: an event is done when the component acknowledges it, not when it returns. `name` gives a root its event id."""
         self.failed: list[tuple[int, str]] = []
         self.owed: dict[int, int] = {}  # root -> how many acknowledgements are missing
+        self.handed_back = 0  # failures that sources have been informed of
         self.acked: list[str] = []  # events of earlier calls, once for each acknowledgement
         self._manual = manual
         self._name = name
@@ -46,6 +47,12 @@ class Acks:
     def fail(self, root: int, error: str) -> None:
         """The event of a root has failed here."""
         self.failed.append((root, error))
+
+    def new_failures(self) -> list[int]:
+        """The roots of the events that have failed since the last call."""
+        found = [root for root, _ in self.failed[self.handed_back :]]
+        self.handed_back += len(found)
+        return found
 
     @property
     def event_id(self) -> str:

@@ -23,6 +23,7 @@ UNTRACKED = -1
 NEVER = -(1 << 63)
 """The watermark of a partition before its first event."""
 _LANE = 1 << 40  # events of one lane in one epoch: more than any source gives
+_AGAIN = 1 << 20  # added to a lane: more than there are partitions
 DEFAULTS = {"roots": UNTRACKED, "origins": NONE, "watermarks": NEVER, "moments": 0}
 
 
@@ -36,9 +37,19 @@ def lane_of(root: int) -> tuple[int, int]:
     return divmod(root, _LANE)
 
 
+def again(root: int) -> int:
+    """The root of an event of the same epoch that is replayed at once (live mode)."""
+    return root + _AGAIN * _LANE
+
+
+def first(root: int) -> int | None:
+    """The root that this one replays at once; None if it is the first."""
+    return root - _AGAIN * _LANE if root >= _AGAIN * _LANE else None
+
+
 def count_replayed(roots: Array) -> int:
-    """How many of these events are replayed: lane 0 is theirs."""
-    return int(((roots >= 0) & (roots < _LANE)).sum())
+    """How many of these events are replayed: in lane 0, or at once."""
+    return int((((roots >= 0) & (roots < _LANE)) | (roots >= _AGAIN * _LANE)).sum())
 
 
 class Lineage:
