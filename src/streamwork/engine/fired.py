@@ -70,7 +70,8 @@ class Fired:
         for name in self._disk.names(self._folder / FOLDER):
             number, _, rest = name.partition("-")
             component, _, instance = rest.partition(".")[0].rpartition("-")
-            if not name.endswith(SUFFIX) or component != self._component or not after < int(number) < before:
+            is_mine = name.endswith(SUFFIX) and number.isdigit() and component == self._component
+            if not is_mine or not after < int(number) < before:
                 continue
             note = self._read(name)
             if note.parallelism == self._note.parallelism and instance != str(self._instance):
@@ -86,7 +87,7 @@ class Fired:
             return msgspec.json.decode(self._disk.read(path), type=Note)
         except msgspec.DecodeError as error:
             raise Refused(
-                "SW-CHECKPOINT-DAMAGED",
+                "SW-CLAIM-DAMAGED",
                 f"{path} cannot be read: {error}. Results that were due in that epoch may have been written",
                 "remove the file to go on: then these results may be written again",
             ) from error
