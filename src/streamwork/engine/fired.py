@@ -14,10 +14,13 @@ from pathlib import Path
 import msgspec
 
 from streamwork.components import TimerClock
+from streamwork.components.field_types import LAST_TIME
+from streamwork.components.times import microseconds
 from streamwork.errors import Refused
 from streamwork.world import Disk
 
 FOLDER, SUFFIX = "claims", ".json"
+LAST = microseconds(LAST_TIME)
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -58,7 +61,7 @@ class Fired:
         """What is due up to this time may be written from here on."""
         known = self._note.of(clock)
         if known is None or known < until:
-            self._note = msgspec.structs.replace(self._note, **{clock.value: until + self.ahead})
+            self._note = msgspec.structs.replace(self._note, **{clock.value: max(until, min(until + self.ahead, LAST))})
             self._disk.make_folder(self._path.parent)
             self._disk.replace(self._path, msgspec.json.encode(self._note))
 
