@@ -97,7 +97,7 @@ def test_a_damaged_record_of_what_was_due_is_refused(folder: Path, content: byte
     world.live(EVENTS[: 5 * SLICE], Fault("told report *", 4, dead=True))
     for path in world.home.glob("claims/*-sums-*.json"):
         path.write_bytes(content)
-    assert world.live(EVENTS).code == "SW-CHECKPOINT-DAMAGED"
+    assert world.live(EVENTS).code == "SW-CLAIM-DAMAGED"
 
 
 # ---- negative controls -----------------------------------------------------------------------------------------------

@@ -152,13 +152,14 @@ class Chain:
             assert isinstance(step, KeyedStep | TableStep)
             step.fired = Fired(disk, folder, name, self.instance, step.node.parallelism)
 
-    def drop_due(self, parent: int, epoch: int, attempt: str) -> None:
-        """An epoch begins that is built on `parent`. Drop what the epochs between the two may have written."""
+    def begin_times(self, epoch: int, attempt: str, parent: int | None) -> None:
+        """An epoch begins. If its state was restored, from checkpoint `parent`, drop what epochs in between may have written."""
         for name in self._timed:
             step = self._steps[name]
             if isinstance(step, KeyedStep | TableStep) and step.fired is not None:
-                for clock, until in step.fired.lost(parent, epoch).items() if parent < epoch - 1 else ():
-                    step.drop_due(clock, until)
+                if parent is not None and parent < epoch - 1:
+                    for clock, until in step.fired.lost(parent, epoch).items():
+                        step.drop_due(clock, until)
                 step.fired.begin(epoch, attempt)
 
     def check_keys(self, groups: int) -> None:

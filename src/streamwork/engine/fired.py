@@ -14,10 +14,13 @@ from pathlib import Path
 import msgspec
 
 from streamwork.components import TimerClock
+from streamwork.components.field_types import LAST_TIME
+from streamwork.components.times import microseconds
 from streamwork.errors import Refused
 from streamwork.world import Disk
 
 FOLDER, SUFFIX = "claims", ".json"
+LAST = microseconds(LAST_TIME)
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -58,7 +61,7 @@ class Fired:
         """What is due up to this time may be written from here on."""
         known = self._note.of(clock)
         if known is None or known < until:
-            self._note = msgspec.structs.replace(self._note, **{clock.value: until + self.ahead})
+            self._note = msgspec.structs.replace(self._note, **{clock.value: max(until, min(until + self.ahead, LAST))})
             self._disk.make_folder(self._path.parent)
             self._disk.replace(self._path, msgspec.json.encode(self._note))
 
@@ -70,7 +73,8 @@ class Fired:
         for name in self._disk.names(self._folder / FOLDER):
             number, _, rest = name.partition("-")
             component, _, instance = rest.partition(".")[0].rpartition("-")
-            if not name.endswith(SUFFIX) or component != self._component or not after < int(number) < before:
+            is_mine = name.endswith(SUFFIX) and number.isdigit() and component == self._component
+            if not is_mine or not after < int(number) < before:
                 continue
             note = self._read(name)
             if note.parallelism == self._note.parallelism and instance != str(self._instance):
@@ -86,7 +90,7 @@ class Fired:
             return msgspec.json.decode(self._disk.read(path), type=Note)
         except msgspec.DecodeError as error:
             raise Refused(
-                "SW-CHECKPOINT-DAMAGED",
+                "SW-CLAIM-DAMAGED",
                 f"{path} cannot be read: {error}. Results that were due in that epoch may have been written",
                 "remove the file to go on: then these results may be written again",
             ) from error

@@ -76,6 +76,7 @@ class Instance:
         restore = restore or self._load
         self.states = {name: restore(rows, self.refs.get(name, ())) for name, rows in self._formats.items()}
         self._stagings: dict[str, Staging] = {}
+        self._has_begun = False
         self._stem = ""
         self.epoch = 0  # 0: none is under way
         self.marks: Marks  # of the epoch under way: the events that wait to be retried
@@ -119,8 +120,8 @@ class Instance:
         self.marks = Marks(self._disk, Path(work.folder), work.fence, work.epoch, self._wall)
         self.chain.open(self.states, self._stagings, self._claim, self.marks)
         self._counts = True
-        if work.parent is not None:
-            self.chain.drop_due(work.parent, work.epoch, attempt)
+        self.chain.begin_times(work.epoch, attempt, None if self._has_begun else work.parent)
+        self._has_begun = True
         self.lanes = work.lanes
         if self.chain.graph.promise.acknowledges:
             self.chain.track(work.lanes, work.event_ids(), bool(work.retried) or self.follows)
