@@ -3,8 +3,6 @@
 streamwork run examples/fraud_detection/job.py --mode live
 """
 
-from typing import Any
-
 from fraud import settings
 from fraud.aggregator import Aggregator
 from fraud.average_ticket import AverageTicket
@@ -16,8 +14,8 @@ from fraud.transaction import Transaction, open_log
 
 from streamwork import Fixed, Job, LogSource, count
 
-ALONE: dict[str, Any] = {}
-"""How the analysers are kept apart."""
+HANGS = "1s"
+"""An analyser that works on one transaction for so long is killed and started again."""
 
 open_log(settings.LOG).close()  # the job may start before the gateway
 
@@ -29,10 +27,12 @@ job = Job(
 )
 transactions = job.source(LogSource(settings.LOG, Transaction, start="latest"), id="transactions", time="at")
 
-# An analyser that fails, hangs or dies costs its score, and nothing else.
-ticket = transactions.apply(AverageTicket(), key="card", id=AVERAGE_TICKET, **ALONE)
-places = transactions.apply(Proximity(), key="card", id=PROXIMITY, **ALONE)
-windows = transactions.window(Fixed(WINDOW), key="card", emit="event", lateness=LATE, id=COUNT, **ALONE)
+# Each analyser has a process of its own in live mode: one that fails, hangs or dies costs its score, and nothing else.
+ticket = transactions.apply(AverageTicket(), key="card", id=AVERAGE_TICKET, isolated=True, deadline=HANGS)
+places = transactions.apply(Proximity(), key="card", id=PROXIMITY, isolated=True, deadline=HANGS)
+windows = transactions.window(
+    Fixed(WINDOW), key="card", emit="event", lateness=LATE, id=COUNT, isolated=True, deadline=HANGS
+)
 counted = windows.aggregate(Counted, in_window=count())
 counts = counted.map(count_score).union(counted.channel("late").map(late_score, to=Score))
 

@@ -76,7 +76,6 @@ def test_a_small_run_on_the_local_host(tmp_path: Path) -> None:
     assert numbers["max_rate_within_20ms"] == 0 and numbers["p99_ms"] == direct["p99_ms"] > 20
     assert 0 < direct["p50_ms"] <= direct["p99_ms"] <= direct["p999_ms"] <= direct["max_ms"]
     assert killed["decided"] < killed["transactions"] == 480, "a kill costs decisions"
-    assert killed["longest_gap_ms"] > direct["longest_gap_ms"]
     assert plot("live", numbers) is not None and len(notes) > 5
     assert list(tmp_path.iterdir()) == [], "nothing is left"
 

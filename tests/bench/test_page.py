@@ -16,7 +16,7 @@ from streamwork.__main__ import cli
 from streamwork.bench import keyed_state as bench_keyed_state
 from streamwork.bench import log as bench_log
 from streamwork.bench import standby as bench_standby
-from streamwork.bench.page import BEGIN, COMMANDS, END, RESULTS, make, page, with_numbers, write
+from streamwork.bench.page import BEGIN, COMMANDS, END, RESULTS, SECTIONS, make, page, with_numbers, write
 from streamwork.bench.plot import WIDTH, plot, svg
 from streamwork.bench.results import Machine, Result, load, save
 from streamwork.bench.spread import spread
@@ -186,7 +186,7 @@ def test_the_ratio_of_a_query_has_its_spread() -> None:
 
 def test_what_is_missing_is_said_to_be_missing() -> None:
     text = page({})
-    assert text.count("No result yet.") == 9
+    assert text.count("No result yet.") == len(SECTIONS)
     assert f"Of {len(TARGETS)} targets 0 are met, 0 are missed, {len(TARGETS)} are not measured." in text
     assert text.count("not measured: no result") == len(TARGETS)
     assert ".svg" not in text

@@ -22,8 +22,6 @@ from typing import Any
 
 import msgspec
 
-from streamwork import EventLog
-
 from .client import send_all
 from .decision import Decision
 from .gateway import Gateway
@@ -37,7 +35,7 @@ from .truth import write_truth
 
 PROBES = 8
 """Cards that probe whether the job decides: enough to meet every partition."""
-HISTORY_BATCH = 500
+HISTORY_BATCH = 200
 Note = Callable[[str], None]
 
 
@@ -84,7 +82,7 @@ class Experiment:
             gateway = Gateway(log, presenter)
             self._note("waiting for the job")
             self._wait_for_job(gateway, "up", self._start - PAST)  # 1
-            self._give_history(log)  # 2
+            self._give_history(gateway)  # 2
             self._wait_for_job(gateway, "history", self._start)
             planned = list(islice(self._generator, round(plan.rate * plan.seconds)))
             write_truth(self._places.truth, planned)
@@ -116,12 +114,14 @@ class Experiment:
                 return
         raise NotRunning(f"the job decided no transaction in {self._plan.patience:g} s")
 
-    def _give_history(self, log: EventLog[Transaction]) -> None:
+    def _give_history(self, gateway: Gateway) -> None:
+        """As fast as the job decides: its analysers have bounded queues, and what does not fit is dropped."""
         history = self._generator.history(self._plan.history) if self._plan.history else []
         if history:
             self._note(f"{len(history):,} transactions as the history of {len(self._generator.cards):,} cards")
         for start in range(0, len(history), HISTORY_BATCH):
-            log.append(history[start : start + HISTORY_BATCH])
+            given = gateway.submit_all(history[start : start + HISTORY_BATCH])
+            _wait(lambda given=given: all(one.decision for one in given), 2.0)  # type: ignore[misc]
 
     def _send(self, gateway: Gateway, presenter: Presenter, planned: list[Planned]) -> tuple[list[float | None], float]:
         """The seconds from the scheduled time of each transaction to its decision, and the longest delay of the sender."""
