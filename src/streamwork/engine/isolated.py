@@ -17,6 +17,7 @@ The flow never waits for it:
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -43,6 +44,7 @@ from streamwork.flow.wiring import Place
 from streamwork.job import Layout
 from streamwork.world import Clock
 
+_log = logging.getLogger(__name__)
 QUEUE_EVENTS = 1_000
 """Events that may be in the child or on the way to it."""
 BARRIER_SECONDS = 1.0
@@ -126,6 +128,7 @@ class Isolated:
         self._watermarks: dict[Place, Watermark] = {}
         self._sent: deque[_Sent] = deque()
         self._queued = 0
+        self._waiting: dict[Place, int] = {}  # by sender: how many events gather
         self._done_at = 0.0
         self._mine: dict[int, Counter[str]] = {}  # by epoch: what was given to this child, and what it has finished
         self._lost: dict[int, Counter[str]] = {}  # by epoch: what was dropped here, or given to earlier children
@@ -177,6 +180,8 @@ class Isolated:
         if self._child is None and monotonic >= self._again_at:
             self._start()
         if self.state is State.RUNNING and (self._is_overdue(monotonic) or self._is_late(monotonic)):
+            why = "an event took too long" if self._is_overdue(monotonic) else "it was late at a barrier"
+            _log.warning("%s is restarted: %s", self._node.id, why)
             self._restart()
         for epoch in [one for one in self._due if self.state is State.STARTING]:
             self._answer(epoch)
@@ -197,17 +202,23 @@ class Isolated:
     # ---- items ----------------------------------------------------------------------------------------------------
 
     def _give(self, sender: Place, item: Item) -> None:
-        outlet, now = self._outlets[sender], self._clock.monotonic()
-        outlet.send(item)
-        outlet.pack()
+        """To the child, or into what waits for it: while it is busy, events gather, so that its batches grow with its load."""
+        self._outlets[sender].send(item)
         if isinstance(item, Data):
             self._mine.setdefault(item.epoch, Counter())["sent"] += len(item)
             self._queued += len(item)
-        parcels = outlet.ready()
-        for number, parcel in enumerate(parcels):
-            events = len(item) if isinstance(item, Data) and number == 0 else 0
-            self._sent.append(_Sent(item.epoch, events, now))
-            self._send_parcel(parcel)
+            self._waiting[sender] = self._waiting.get(sender, 0) + len(item)
+        if not isinstance(item, Data) or not self._sent:
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        now = self._clock.monotonic()
+        for sender, outlet in self._outlets.items():
+            outlet.pack()
+            events = self._waiting.pop(sender, 0)
+            for number, parcel in enumerate(outlet.ready()):
+                self._sent.append(_Sent(parcel.head.epoch, 0 if number else events, now))
+                self._send_parcel(parcel)
 
     def _remember(self, sender: Place, item: Item) -> None:
         """Where event time stands, for a child that is restarted."""
@@ -242,10 +253,14 @@ class Isolated:
                 self._done_at = self._clock.monotonic()
                 if events:
                     self._mine.setdefault(sent.epoch, Counter())["done"] += events
+                if not self._sent:
+                    self._send_waiting()
             case Kind.REPORT:
                 self._pause = 0.0
                 self._reported(int(message.head), Reports.from_json(message.content).reports[0])
             case Kind.FAILED:
+                failure = Reports.from_json(message.head).failure
+                _log.warning("%s is restarted: %s", self._node.id, failure and f"{failure.code} {failure.cause}")
                 raise LinkClosed
 
     def _pass_on(self, message: Message) -> None:
@@ -358,6 +373,7 @@ class Isolated:
             lost["lost_updates"] += mine["done"]
         self._mine.clear()
         self._sent.clear()
+        self._waiting.clear()
         self._queued = 0
         self.state = State.STARTING
         self._again_at = self._clock.monotonic() + self._pause
