@@ -137,6 +137,12 @@ class JobFailed(StreamworkError):
     retryable = True
 
 
+class WorkerLost(JobFailed):
+    """A process that computes for the job has died. If checkpoints were completed since the last such loss, the job is restarted
+    at once, and the restart does not count against the limit of restarts.
+    """
+
+
 class WrongUse(StreamworkError):
     """The job or the command is not well formed. Nothing was started."""
 

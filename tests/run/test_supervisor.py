@@ -26,7 +26,7 @@ from streamwork import (
 )
 from streamwork.connectors.line_file import missing
 from streamwork.epoch import Phase
-from streamwork.errors import is_retryable
+from streamwork.errors import WorkerLost, is_retryable
 from streamwork.log import FileLocks, locked
 from streamwork.run.mode import Mode
 from streamwork.run.options import RunOptions
@@ -88,6 +88,22 @@ def test_failures_are_told_and_waited_out_ever_longer() -> None:
         "failed: SW-IO-FAILED [Errno 28] No space left on device",
         "restart 2 of 5 in 2.0 s",
     ]
+
+
+LOST = WorkerLost("SW-GANG-LOST", "a task of the gang was lost", "nothing to do")
+
+
+def test_a_lost_worker_is_replaced_at_once_as_long_as_checkpoints_are_completed() -> None:
+    patient = Patient(1, LOST, *[3, LOST] * 20, None)
+    assert supervise(patient, Backoff(max_restarts=2), patient.clock) == 21
+    assert patient.paused == []
+
+
+def test_a_worker_that_is_lost_again_and_again_is_waited_for_and_given_up() -> None:
+    patient = Patient(1, LOST, LOST, LOST, LOST)
+    with pytest.raises(JobFailed, match="given up after 2 restarts"):
+        supervise(patient, Backoff(max_restarts=2), patient.clock)
+    assert patient.paused == [1.0, 2.0]
 
 
 def test_it_gives_up_and_says_so() -> None:

@@ -30,7 +30,7 @@ from streamwork.engine.live_task import (
     task_count,
 )
 from streamwork.epoch.host import Host
-from streamwork.errors import JobFailed, StreamworkError
+from streamwork.errors import StreamworkError, WorkerLost
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, RealClock
 from streamwork.world.mailbox import MailReader, MailWriter
@@ -216,7 +216,7 @@ class GangHost(Host):
 
 def _lost(error: BaseException | None) -> StreamworkError:
     what = "its tasks have left" if error is None else str(error).splitlines()[0]
-    return JobFailed(
+    return WorkerLost(
         "SW-GANG-LOST",
         f"a task of the gang was lost: {what}",
         "nothing to do, if the job restarts: it goes on from the last checkpoint. If it happens again, read spark.log in the "

@@ -1,6 +1,7 @@
 """Restarts of a failed job, by the job's `Backoff`.
 
-A failure of the job or of its environment (exit code 1) is restarted from the last checkpoint. Not restarted are:
+A failure of the job or of its environment (exit code 1) is restarted from the last checkpoint. A lost worker is replaced at once if
+checkpoints were completed since the last failure; otherwise, and after other failures, with a pause. Not restarted are:
 
     wrong use and refusals        a person has to act first
     the same error again          right after a restart, without a new checkpoint, unless the error is `retryable`: a service that
@@ -13,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from streamwork.errors import JobFailed, StreamworkError, described, is_lasting, is_retryable, raised_at
+from streamwork.errors import JobFailed, StreamworkError, WorkerLost, described, is_lasting, is_retryable, raised_at
 from streamwork.job import Backoff
 from streamwork.wording import plural
 from streamwork.world import Clock
@@ -46,13 +47,14 @@ class Supervised(Protocol):
 def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
     """Run the job until it ends without failure, with restarts. Returns the number of restarts."""
     restarts: list[float] = []
+    lost = 0  # restarts at once
     last: tuple[str, str] | None = None
     while True:
         before = job.progress
         failure: StreamworkError
         try:
             job.run_driver()
-            return len(restarts)
+            return len(restarts) + lost
         except OSError as error:
             failure = _io_failed(error)
         except StreamworkError as error:
@@ -66,6 +68,11 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
         fault = failure.code, _without_numbers(failure.cause)
         if fault == last and job.progress == before and not failure.retryable:
             raise _with(failure, "it happened again right after a restart, so restarts do not help") from failure
+        if isinstance(failure, WorkerLost) and job.progress > before:
+            job.note(f"failed: {failure.code} {failure.cause}")
+            job.note("restart at once")
+            lost += 1
+            continue
         recent = policy.recent(restarts, clock.monotonic())
         delay = policy.delay(restarts, clock.monotonic())
         if delay is None:
