@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from streamwork import KeyedCollector, KeyedOperator, Record
 
 from .decision import Decision
-from .score import ANALYSERS, Score
+from .score import AVERAGE_TICKET, COUNT, PROXIMITY, Score
 
 WAIT = timedelta(milliseconds=10)
 """From the first score of a transaction to its decision, if a score is missing."""
@@ -18,9 +18,22 @@ STRAGGLERS = timedelta(seconds=10)
 
 
 class Seen(Record):
+    """The scores of a transaction, one field each: a record without containers is cheap to copy."""
+
     card: str = ""
-    scores: dict[str, float] = {}
+    average_ticket: float | None = None
+    proximity: float | None = None
+    count: float | None = None
     decided: bool = False
+
+    def scores(self) -> dict[str, float]:
+        """Those that are there, by analyser."""
+        known = {AVERAGE_TICKET: self.average_ticket, PROXIMITY: self.proximity, COUNT: self.count}
+        return {name: score for name, score in known.items() if score is not None}
+
+
+FIELDS = {AVERAGE_TICKET: "average_ticket", PROXIMITY: "proximity", COUNT: "count"}
+"""Analyser -> the field of its score."""
 
 
 class Aggregator(KeyedOperator[Score, Seen, Decision]):
@@ -35,11 +48,11 @@ class Aggregator(KeyedOperator[Score, Seen, Decision]):
         self.stragglers = stragglers
 
     def apply(self, event: Score, state: Seen, collector: KeyedCollector) -> None:
-        if not state.scores:
+        if not state.card:
             state.card = event.card
             collector.set_timer(collector.now + self.wait, clock="processing")
-        state.scores[event.analyser] = event.score
-        if state.scores.keys() >= ANALYSERS:
+        setattr(state, FIELDS[event.analyser], event.score)
+        if state.average_ticket is not None and state.proximity is not None and state.count is not None:
             if not state.decided:
                 self._decide(event.transaction, state, collector)
             collector.clear_state()
@@ -53,6 +66,6 @@ class Aggregator(KeyedOperator[Score, Seen, Decision]):
         collector.set_timer(at + self.stragglers, clock="processing")
 
     def _decide(self, transaction: str, state: Seen, collector: KeyedCollector) -> None:
-        total = sum(state.scores.values())
-        scores = dict(state.scores)
+        scores = state.scores()
+        total = sum(scores.values())
         collector.emit(Decision(transaction, state.card, total >= FRAUD, total, scores, collector.now))
