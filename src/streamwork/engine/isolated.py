@@ -106,7 +106,7 @@ class Isolated:
         self._place: Place = (work.chain, work.instance)
         (name,) = layout.chains[work.chain].nodes
         self._node = layout.graph[name]
-        self._wire = Wire(layout)
+        self._wire = Wire(layout, rows=True)
         self._work = work
         self._attempt = attempt
         self._inputs = dict(transport.inputs(self._place))

@@ -80,7 +80,7 @@ class Child:
 
     def _start(self, work: Assignment, attempt: str) -> None:
         place = (work.chain, work.instance)
-        self._transport = ParcelTransport(self._layout, place, attempt)
+        self._transport = ParcelTransport(self._layout, place, attempt, rows=True)
         process = Process(self._layout, RealDisk(), RealClock())
         self._executor = process.executor(work, self._transport, lambda: attempt, self._report)
         self._executor.live(lambda epoch: False, self._later, lambda: None)

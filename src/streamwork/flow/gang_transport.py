@@ -37,7 +37,7 @@ class FileOutlet(Outlet):
 class GangTransport:
     def __init__(self, layout: Layout, mine: Collection[Place], folder: Path, attempt: str) -> None:
         """`mine` are the places of this task; `folder` is that of the gang's exchange."""
-        wire = Wire(layout)
+        wire = Wire(layout, rows=True)
         self._layout = layout
         self._memory: dict[tuple[Place, Place], Channel] = {}
         self._outlets: dict[tuple[Place, Place], FileOutlet] = {}

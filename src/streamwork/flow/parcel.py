@@ -24,11 +24,12 @@ from streamwork.components import Event
 from streamwork.components.columns import Columns
 from streamwork.components.schema import arrow_schema
 from streamwork.components.times import from_microseconds, microseconds
-from streamwork.flow.batch import Batch
+from streamwork.flow.batch import Batch, Given
 from streamwork.flow.blame import Blame
 from streamwork.flow.channel import NO_ADVANCES, Advances, Data, Part, Watermark
 from streamwork.flow.lineage import Array, Lineage, column_of
 from streamwork.flow.needs import Needs
+from streamwork.flow.row_codec import MOST_ROWS, RowCodec
 from streamwork.flow.wiring import Place
 from streamwork.job import Layout
 from streamwork.job.layout import Way
@@ -51,7 +52,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     attempt: str
     to: Place | None = None  # None: the driver
     number: int = -1
-    parts: tuple[tuple[int, int, tuple[str, ...]], ...] = ()  # way, bytes of its batch, its side columns
+    # Way, bytes of its batch, its side columns; how many events, if they are not columns.
+    parts: tuple[tuple[int, int, tuple[str, ...], int], ...] = ()
     advances: int = 0  # how many
     resumed: int | None = None  # a watermark before everything else, where the sender begins
     watermark: int | None = None  # a watermark after everything else
@@ -67,7 +69,8 @@ class Parcel(NamedTuple):
 class Wire:
     """Converts items of a channel to parcels and back. A way is a number: its place in `Layout.exchanged`."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, rows: bool = False) -> None:
+        """With `rows`, a few events go without columns where that is possible (`flow.row_codec`)."""
         self._ways: Sequence[Way] = layout.exchanged
         self._numbers = {way: number for number, way in enumerate(self._ways)}
         self._blames = [Blame.of(layout.graph, [one]) for one, _, _ in self._ways]
@@ -76,6 +79,8 @@ class Wire:
             kind = layout.graph[one.node].emits(one.channel)
             assert kind is not None
             self._kinds.append(kind)
+        self._schemas = [arrow_schema(kind) for kind in self._kinds]
+        self._codecs = [RowCodec.of(kind) if rows else None for kind in self._kinds]
         self._columns = [Needs.of(layout, layout.chain_of(to)).columns for _, to, _ in self._ways]
 
     def pack(self, items: Sequence[Data | Watermark]) -> tuple[dict[str, Any], Any] | None:
@@ -103,20 +108,31 @@ class Wire:
                 advances.append(Advances(item.advances.moments + base, item.advances.times))
                 last = max(last, base + int(item.advances.moments[-1]) + 1)
             base = last
-        parts, content = [], []
+        parts: list[tuple[int, int, tuple[str, ...], int]] = []
+        content: list[Any] = []
         for way, mine in batches.items():
-            pieces = self._blames[way].columns(self._kinds[way], [batch.given for batch in mine])
-            if len(pieces) > 1:
-                return None
+            rows, written = self._as_rows(way, mine)
+            if written is None:
+                pieces = self._blames[way].columns(self._kinds[way], [batch.given for batch in mine])
+                if len(pieces) > 1:
+                    return None
+                written = pieces[0].batch.serialize()
             sides = self._sides(way, mine)
-            written = pieces[0].batch.serialize()
-            parts.append((way, len(written), tuple(sides)))
+            parts.append((way, len(written), tuple(sides), rows))
             content += [written, *(column.tobytes() for column in sides.values())]
         if advances:
             head["advances"] = sum(len(some.times) for some in advances)
             content += [np.concatenate([some.moments for some in advances]).tobytes()]
             content += [np.concatenate([some.times for some in advances]).tobytes()]
         return {"parts": tuple(parts), **head}, content[0] if len(content) == 1 else b"".join(map(memoryview, content))
+
+    def _as_rows(self, way: int, batches: Sequence[Batch]) -> tuple[int, Any]:
+        """A few events without columns, and how many; (0, None) if they go as columns."""
+        codec, count = self._codecs[way], sum(map(len, batches))
+        if codec is None or count > MOST_ROWS:
+            return 0, None
+        written = codec.encode([event for batch in batches for event in batch.events])
+        return (0, None) if written is None else (count, written)
 
     def _sides(self, way: int, batches: Sequence[Batch]) -> dict[str, Array]:
         """The side columns that the chain at the other end needs, as far as there are any."""
@@ -129,12 +145,18 @@ class Wire:
             yield Watermark(head.epoch, from_microseconds(head.resumed), True)
         reader = _Reader(pa.py_buffer(content))
         parts = []
-        for way, size, names in head.parts:
-            batch = pa.ipc.read_record_batch(reader.bytes(size), arrow_schema(self._kinds[way]))
-            columns = {name: reader.numbers(batch.num_rows) for name in names}
+        for way, size, names, count in head.parts:
+            given: Given
+            if count:
+                codec = self._codecs[way]
+                assert codec is not None, "both ends use the same wire"
+                given = codec.decode(reader.bytes(size))
+            else:
+                given = Columns(self._kinds[way], pa.ipc.read_record_batch(reader.bytes(size), self._schemas[way]))
+            columns = {name: reader.numbers(len(given)) for name in names}
             lineage = Lineage(**columns) if columns else None
             through, to, port = self._ways[way]
-            parts.append(Part(through, to, Batch(Columns(self._kinds[way], batch), lineage), port))
+            parts.append(Part(through, to, Batch(given, lineage), port))
         advances = NO_ADVANCES
         if head.advances:
             advances = Advances(reader.numbers(head.advances), reader.numbers(head.advances))

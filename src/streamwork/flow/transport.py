@@ -49,8 +49,9 @@ class MemoryTransport:
 class ParcelTransport:
     """Between one attempt of one instance and instances in other processes."""
 
-    def __init__(self, layout: Layout, place: Place, attempt: str) -> None:
-        wire = Wire(layout)
+    def __init__(self, layout: Layout, place: Place, attempt: str, rows: bool = False) -> None:
+        """With `rows`, a few events go without columns (`flow.parcel.Wire`)."""
+        wire = Wire(layout, rows)
         self._place = place
         self._inlet = Inlet(wire, upstream(layout, place), place)
         self._outlets = {to: Outlet(wire, place, to, attempt) for to in downstream(layout, place)}
