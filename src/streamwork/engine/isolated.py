@@ -72,13 +72,13 @@ class _Sent(NamedTuple):
 
 
 class SpawnedChild:
-    """A Python process that runs `engine.isolated_child`."""
+    """A Python process that runs `engine.isolated_child`. `name`, of its component and instance, is for `ps`."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         mine, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "streamwork.engine.isolated_child", str(theirs.fileno())],
+                [sys.executable, "-m", "streamwork.engine.isolated_child", str(theirs.fileno()), name],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
@@ -100,7 +100,7 @@ class Isolated:
         report: ReportTo,
         packed: bytes,
         clock: Clock,
-        spawn: Callable[[], ChildProcess] = SpawnedChild,
+        spawn: Callable[[str], ChildProcess] = SpawnedChild,
     ) -> None:
         """`packed` is the layout as it was sent to this task."""
         self._place: Place = (work.chain, work.instance)
@@ -330,7 +330,7 @@ class Isolated:
     def _start(self) -> None:
         self.state = State.STARTING
         self.restarts += 1
-        self._child = self._spawn()
+        self._child = self._spawn(f"{self._node.id}[{self._place[1]}]")
         work = msgspec.structs.replace(
             self._work, states={self._node.id: self._files} if self._files else {}, replays=(), ticks=()
         )
