@@ -19,12 +19,12 @@ import psutil
 
 import streamwork
 from streamwork.errors import JobFailed, WrongUse
+from streamwork.observe.processes import JobProcesses
 
 EXAMPLE = "fraud_detection"
 PATIENCE = 120.0
 """Seconds in which the job must decide its first transaction: Spark starts in that time."""
 STOP_SECONDS = 60.0
-DAEMONS = frozenset({"pyspark.daemon", "streamwork_daemon"})
 
 
 class Victim(Enum):
@@ -128,25 +128,22 @@ class System:
 
     def processes(self) -> list[psutil.Process]:
         """The driver, and all processes below it."""
-        if self._job is None:
-            return []
-        try:
-            driver = psutil.Process(self._job.pid)
-            return [driver, *driver.children(recursive=True)]
-        except psutil.Error:
-            return []
+        found = self._found()
+        return [found.driver, *found.below] if found.driver is not None else []
+
+    def _found(self) -> JobProcesses:
+        return JobProcesses() if self._job is None else JobProcesses.of(self._job.pid)
 
     def victims(self, victim: Victim) -> list[psutil.Process]:
-        """The processes of a kind."""
-        below = self.processes()
-        if victim is Victim.DRIVER:
-            return below[:1]
-        forked = {process.pid for process in below if _is_of_daemon(process)}
-        daemons = {process.pid for process in below if process.pid in forked and _parent(process) not in forked}
-        tasks = {process.pid for process in below if _parent(process) in daemons}
-        parents = daemons if victim is Victim.TASK else tasks
-        found = [process for process in below if _parent(process) in parents and _lives(process)]
-        return sorted(found, key=lambda process: process.pid)  # analysers start in the order of the graph
+        """The processes of a kind. Analysers are in the order of the graph: they start in it."""
+        found = self._found()
+        match victim:
+            case Victim.DRIVER:
+                return [] if found.driver is None else [found.driver]
+            case Victim.TASK:
+                return list(found.tasks)
+            case Victim.ANALYSER:
+                return [one.process for one in found.isolated]
 
     def kill(self, victim: Victim) -> int:
         """Kill one process of this kind with -9. Returns its number; a driver is started again."""
@@ -205,25 +202,3 @@ class System:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _is_of_daemon(process: psutil.Process) -> bool:
-    """True for the process that forks Spark's Python workers, and for the workers: they have its command line."""
-    try:
-        return not DAEMONS.isdisjoint(process.cmdline())
-    except psutil.Error:
-        return False
-
-
-def _parent(process: psutil.Process) -> int | None:
-    try:
-        return process.ppid()
-    except psutil.Error:
-        return None
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
