@@ -2,14 +2,16 @@
 
 import argparse
 import json
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # also as `python -m`
 
 from fraud import settings
-from fraud.experiment import Experiment, NotRunning, Places, Plan
+from fraud.experiment import Experiment, NotRunning, Places, Plan, Stopped
 from fraud.presenter import Verdict
 
 from streamwork import StreamworkError
@@ -28,8 +30,11 @@ def main() -> int:
     parser.add_argument("--http", type=int, default=0, metavar="CONNECTIONS", help="send by HTTP, not by direct calls")
     parser.add_argument("--default", choices=[one.value for one in Verdict], default="approve", help="answer when late")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds to wait for the job (60)")
+    parser.add_argument("--progress", type=Path, metavar="FILE", help="append the figures so far, each second")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
+    if given.progress and given.http:
+        parser.error("--progress is about direct calls: use it without --http")
     plan = Plan(
         rate=given.rate,
         seconds=given.seconds,
@@ -38,12 +43,19 @@ def main() -> int:
         connections=given.http,
         default=Verdict(given.default),
         patience=given.patience,
+        progress=given.progress,
     )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
     places = Places(settings.LOG, settings.DECISIONS, settings.TRUTH)
     try:
-        found = Experiment(plan, places, note=lambda line: print(line, file=sys.stderr)).run()
+        found = Experiment(plan, places, lambda line: print(line, file=sys.stderr, flush=True), stop).run()
     except NotRunning as error:
         print(f"{error}; {HINT}", file=sys.stderr)
+        return 1
+    except Stopped as error:
+        print(error, file=sys.stderr)
         return 1
     except StreamworkError as error:  # another gateway writes to the log, for instance
         print(error, file=sys.stderr)

@@ -3,5 +3,5 @@
 What moves:      transaction, score, decision
 The job's parts: average_ticket, proximity, count, aggregator, result_table
 The bank's side: gateway, presenter, service, server, client
-The experiment:  cards, generator, truth, experiment, report
+The experiment:  cards, generator, truth, experiment, progress, report
 """

@@ -12,9 +12,11 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -27,6 +29,7 @@ from .decision import Decision
 from .gateway import Gateway
 from .generator import PAST, SHARE, Generator, Planned
 from .presenter import GIVE_UP_SECONDS, Outcome, Pending, Presenter, Reader, Verdict
+from .progress import ProgressFile, Tally
 from .report import latencies, longest_gap, missing_scores, quality
 from .result_table import Results
 from .server import Server
@@ -43,6 +46,10 @@ class NotRunning(Exception):
     """The job did not decide a transaction in time."""
 
 
+class Stopped(Exception):
+    """The experiment was stopped before it sent a transaction."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is done in one experiment."""
 
@@ -54,6 +61,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0  # of HTTP; 0: direct calls
     default: Verdict = Verdict.APPROVE
     patience: float = 60.0  # seconds to wait for the job
+    progress: Path | None = None  # a line of JSON is appended to it each second
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -65,7 +73,11 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Experiment:
-    def __init__(self, plan: Plan, places: Places, note: Note = lambda line: None) -> None:
+    def __init__(
+        self, plan: Plan, places: Places, note: Note = lambda line: None, stop: threading.Event | None = None
+    ) -> None:
+        """`stop` ends the sending early. The report is then about the transactions that were sent."""
+        self._stop = stop or threading.Event()
         self._plan = plan
         self._places = places
         self._note = note
@@ -94,7 +106,8 @@ class Experiment:
             sys.setswitchinterval(0.0005)  # the reader waits at most so long for the thread that sends
             seconds, lag = self._send(gateway, presenter, planned)  # 3, 4
             presenter.settle()
-        return self._report(planned, seconds, lag, results.new(), presenter.outcomes - before)  # 5
+        sent = planned[: len(seconds)]
+        return self._report(sent, seconds, lag, results.new(), presenter.outcomes - before)  # 5
 
     def _wait_for_job(self, gateway: Gateway, name: str, at: datetime) -> None:
         """Send transactions of cards that nothing else uses, until all are decided. The log is in order, so everything before them
@@ -103,6 +116,8 @@ class Experiment:
         end = time.monotonic() + self._plan.patience
         attempt = 0
         while time.monotonic() < end:
+            if self._stop.is_set():
+                raise Stopped("stopped before the first transaction")
             probes = [
                 gateway.submit(
                     Transaction(f"{self._name}-{name}-{attempt}-{card}", f"probe-{card}", "probe", 0.0, 0.0, 1.0, at)
@@ -138,16 +153,18 @@ class Experiment:
                 return answered, 0.0
         start, lag = time.monotonic() + 0.1, 0.0
         pending: list[Pending] = []
-        while len(pending) < len(planned):
-            number = len(pending)
-            late = time.monotonic() - start - number / plan.rate
-            if late < 0:
-                time.sleep(-late)
-                continue
-            lag = max(lag, late)
-            due = planned[number : number + 1 + int(late * plan.rate)]  # all that are due by now
-            pending += gateway.submit_all([one.transaction for one in due])
-        _wait(lambda: presenter.is_settled, GIVE_UP_SECONDS + 1)  # 4
+        tally = Tally(planned, pending, plan.rate)
+        with ProgressFile(plan.progress, tally, start, time.monotonic) if plan.progress else nullcontext():
+            while len(pending) < len(planned) and not self._stop.is_set():
+                number = len(pending)
+                late = time.monotonic() - start - number / plan.rate
+                if late < 0:
+                    time.sleep(-late)
+                    continue
+                lag = max(lag, late)
+                due = planned[number : number + 1 + int(late * plan.rate)]  # all that are due by now
+                pending += gateway.submit_all([one.transaction for one in due])
+            _wait(lambda: presenter.is_settled, GIVE_UP_SECONDS + 1)  # 4
         return [
             None if one.decided_at is None else one.decided_at - start - number / plan.rate
             for number, one in enumerate(pending)
