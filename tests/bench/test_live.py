@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from streamwork.bench import live, live_system
+from streamwork.bench import live
 from streamwork.bench.live import Sizes, Wrong, highest, within
-from streamwork.bench.live_system import Load, System, Victim, example_folder
+from streamwork.bench.live_system import Load, System, Victim
 from streamwork.bench.plot import plot
-from streamwork.errors import JobFailed, WrongUse
+from streamwork.errors import JobFailed
 
 TINY = Sizes(
     mode="local",
@@ -51,13 +51,6 @@ def test_wrong_decisions_are_no_result() -> None:
             live._checked(wrong)
     with pytest.raises(Wrong, match="too short"):
         live._checked(report(planted=0, recall=None))
-
-
-def test_a_missing_example_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (example_folder() / "job.py").is_file()
-    monkeypatch.setattr(live_system, "EXAMPLE", "missing")
-    with pytest.raises(WrongUse, match="SW-BENCH-EXAMPLE"):
-        example_folder()
 
 
 @pytest.mark.slow

@@ -127,7 +127,9 @@ def test_the_readme_lists_every_part() -> None:
     text = (FOLDER / "README.md").read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert (FOLDER / target).exists(), target
-    described = {"transaction", "score", "decision", "settings", "client", "cards", "truth", "experiment", "report"}
+    described = {"transaction", "score", "decision", "settings", "client", "cards", "truth", "experiment", "report"} | {
+        "progress"
+    }
     files = {path.stem for path in (FOLDER / "fraud").glob("*.py")} - {"__init__"}
     assert files - described == {Path(name).stem for name in re.findall(r"\(fraud/(\w+\.py)\)", text)}
 

@@ -18,7 +18,8 @@ import msgspec
 import psutil
 
 import streamwork
-from streamwork.errors import JobFailed, WrongUse
+from streamwork.cli.examples import example
+from streamwork.errors import JobFailed
 from streamwork.observe.processes import JobProcesses
 
 EXAMPLE = "fraud_detection"
@@ -43,25 +44,11 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0  # of HTTP; 0: direct calls
 
 
-def example_folder() -> Path:
-    """The folder of the example: in the installed package, or in the repository."""
-    package = Path(streamwork.__file__).parent
-    places = (package / "_examples" / EXAMPLE, package.parents[1] / "examples" / EXAMPLE)
-    for place in places:
-        if (place / "job.py").is_file():
-            return place
-    raise WrongUse(
-        "SW-BENCH-EXAMPLE",
-        f"the example {EXAMPLE} is neither in {places[0]} nor in {places[1]}",
-        "run the benchmark from a clone of the repository, or from a package that was built from one",
-    )
-
-
 class System:
     """A job that runs, in a folder of its own."""
 
     def __init__(self, folder: Path, mode: str, checkpoint_every: str) -> None:
-        self._example = example_folder()
+        self._example = example(EXAMPLE)
         self._folder = folder
         folder.mkdir(parents=True)
         self._command = [sys.executable, "-m", "streamwork", "run", self._example / "job.py"]

@@ -1,4 +1,4 @@
-"""``streamwork demo``: runs the README's job on generated input, and shows its results and its state."""
+"""``streamwork demo card-usage``: runs the README's job on generated input, and shows its results and its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-import streamwork
+from streamwork.cli.examples import example
 from streamwork.job.jobfile import load_job
 from streamwork.run.mode import Mode
 from streamwork.run.options import RunOptions
@@ -74,14 +74,6 @@ def show_results(folder: Path, say: Callable[[str], Any]) -> None:
     say("  " + ", ".join(f"{name}={value!r}" for name, value in row.items()))
     say(
         "\nrun the demo again: it resumes at the last checkpoint. Kill it with -9 meanwhile: nothing is lost or duplicated."
-    )
-
-
-def example(name: str) -> Path:
-    """A file of examples/: inside the installed package, or in the repository."""
-    package = Path(streamwork.__file__).parent
-    return next(
-        path for path in (package / "_examples" / name, package.parents[1] / "examples" / name) if path.exists()
     )
 
 

@@ -11,7 +11,7 @@ from streamwork.cli.job_commands import checkpoints_command, status_command, sto
 from streamwork.cli.letter_commands import letters_group
 from streamwork.cli.log_commands import log_group
 from streamwork.cli.output import cell, console, print_json, say
-from streamwork.cli.project_commands import demo_command, dev_command, doctor_command, new_command
+from streamwork.cli.project_commands import demo_group, dev_command, doctor_command, new_command
 from streamwork.cli.run_command import run_command
 from streamwork.errors import JobFailed, StreamworkError, WrongUse
 from streamwork.world import print_anything
@@ -33,7 +33,7 @@ for command in (
     stop_command,
     checkpoints_command,
     doctor_command,
-    demo_command,
+    demo_group,
 ):
     cli.add_command(command)
 

@@ -16,6 +16,7 @@ import click
 from streamwork.cli.demo import run_demo, show_results
 from streamwork.cli.dev import develop
 from streamwork.cli.doctor import Finding, examine
+from streamwork.cli.network.command import network_command
 from streamwork.cli.new import create
 from streamwork.cli.output import JSON, cell, console, print_json, say
 from streamwork.cli.progress import watched
@@ -79,7 +80,24 @@ def doctor_command(root: Path, prepare: bool, as_json: bool) -> None:
     sys.exit(0 if healthy else 1)
 
 
-@click.command("demo")
+class _Demos(click.Group):
+    """The group ``demo``. Without the name of a demo, options are those of ``network``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["network", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("demo", cls=_Demos)
+def demo_group() -> None:
+    """Show a card network in a box, which is killed and recovers (network, the default), or the first job (card-usage)."""
+
+
+demo_group.add_command(network_command)
+
+
+@demo_group.command("card-usage")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
@@ -95,7 +113,7 @@ def doctor_command(root: Path, prepare: bool, as_json: bool) -> None:
     help="microbatch: on Spark. local: in this process, without Spark.",
 )
 @JSON
-def demo_command(folder: Path, mode: str, as_json: bool) -> None:
+def card_usage_command(folder: Path, mode: str, as_json: bool) -> None:
     """Run the README's first job on generated transactions, and show its results and its state."""
     outcome = watched(as_json, lambda watcher: run_demo(folder.absolute(), Mode(mode), watcher))
     if as_json:
