@@ -27,7 +27,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP)  ## run the README's job on Spark, and show what it left behind
+demo: $(STAMP)  ## two jobs on Spark that are killed and recover (about two minutes)
 	$(BIN)/streamwork demo
 
 lint: $(STAMP)  ## ruff, mypy, import-linter

@@ -18,7 +18,8 @@ from rich.console import Console
 
 from streamwork.cli import examples
 from streamwork.cli.examples import example
-from streamwork.cli.network import tied
+from streamwork.cli.main import main
+from streamwork.cli.network import command, tied
 from streamwork.cli.network.counts import Counts
 from streamwork.cli.network.incident import Incident, seen
 from streamwork.cli.network.lines import Lines
@@ -294,3 +295,38 @@ def _until(done: Any, seconds: float = 30.0) -> None:
     while not done():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+# ---- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["network"], ["--seconds", "30"]])
+def test_demo_is_the_network_and_its_exit_code_is_the_verdict(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for counts, code in ((RIGHT, 0), (msgspec.structs.replace(RIGHT, totals=Totals(5, 1, 2)), 1)):
+        monkeypatch.setattr(command, "run_demo", lambda *_, counts=counts: summary(counts))
+        with pytest.raises(SystemExit) as end:
+            main(["demo", *arguments, "--json"])
+        assert end.value.code == code and json.loads(capsys.readouterr().out)["right"] is (code == 0)
+        with pytest.raises(SystemExit) as end:
+            main(["demo", *arguments])
+        assert end.value.code == code
+        assert ("WRONG: the numbers of system usage" in capsys.readouterr().out) is (code == 1)
+
+
+def test_the_folder_to_keep_must_be_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as end:
+        main(["demo", "--keep", str(tmp_path)])
+    assert end.value.code == 2 and "SW-DEMO-FOLDER" in capsys.readouterr().err
+
+
+def test_the_first_job_is_a_demo_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["demo", "card-usage", "--help"])
+    assert end.value.code == 0 and "--folder" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        main(["demo", "--help"])
+    text = capsys.readouterr().out
+    assert end.value.code == 0 and "network" in text and "card-usage" in text

@@ -43,9 +43,9 @@ class Interrupted(Exception):
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = 90.0  # of traffic; None: until it is stopped
-    rate: float = 200.0
+    rate: float = 100.0
     seed: int = 0
-    checkpoint_every: str = "2s"  # of system usage
+    checkpoint_every: str = "3s"  # of system usage
 
 
 class Ending:
