@@ -102,6 +102,7 @@ class Demo:
         self._wait(system, "sending histories", lambda: self._now.sent is not None)
         assert self._now.sent is not None
         self._traffic_at = self._now.at - self._now.sent.seconds
+        self._rates = Rates()  # the rate of histories would dwarf the others
         self._say(f"sending {plural(round(self._options.rate), 'transaction')} per second")
 
     def _send(self, system: System) -> None:
