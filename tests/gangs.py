@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import NoReturn
 
 from streamwork.engine import Assignment
 from streamwork.engine.live_task import LiveTask, task_count
@@ -51,6 +52,11 @@ class ThreadLauncher:
         self._killed = True
         with contextlib.suppress(Killed):
             self._ended.result()
+
+    def die(self) -> NoReturn:
+        """In a task: it is killed, and the others with it, as Spark does with a barrier stage."""
+        self._killed = True
+        raise Killed("killed")
 
     def _is_wanted(self) -> bool:
         if self._killed:
