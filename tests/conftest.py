@@ -16,10 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import closed
+from gangs import gang_host
 from prompt import wait_for_snapshots
+from streamwork.epoch.host import Host
 from streamwork.hosts.archive import OPTIONS
 from streamwork.hosts.session import start_spark
 from streamwork.hosts.spark_life import forget_spark, how_it_ended, spark_is_gone
+from streamwork.run import drivers
 from tiers import (  # noqa: F401  (hooks of pytest)
     pytest_addoption,
     pytest_collection_modifyitems,
@@ -93,9 +96,22 @@ def prompt_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_snapshots(monkeypatch)
 
 
-@pytest.fixture(params=["local", pytest.param("microbatch", marks=pytest.mark.spark)])
+@pytest.fixture
+def gang_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks of live mode are threads of this process: `run` needs no Spark for it."""
+    start = drivers.start_spark_host
+
+    def start_host(*given: Any) -> Host:
+        return gang_host() if given[-1] is True else start(*given)
+
+    monkeypatch.setattr(drivers, "start_spark_host", start_host)
+
+
+@pytest.fixture(params=["local", pytest.param("microbatch", marks=pytest.mark.spark), "live"])
 def mode(request: pytest.FixtureRequest) -> str:
-    """Every host: a test that takes `mode` runs on each."""
+    """Every host: a test that takes `mode` runs on each. Live mode on Spark itself is in `hosts/test_live_on_spark.py`."""
     if request.param == "microbatch":
         request.getfixturevalue("spark")
+    elif request.param == "live":
+        request.getfixturevalue("gang_of_threads")
     return str(request.param)

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import NoReturn
 
 from streamwork.engine import Assignment
 from streamwork.engine.live_task import LiveTask, task_count
@@ -15,12 +16,17 @@ from streamwork.job import Graph, Layout
 from streamwork.world import RealClock, RealDisk
 
 
+class Killed(BaseException):
+    """Ends a task as kill -9 would: nothing that handles errors sees it."""
+
+
 class ThreadLauncher:
     """`lose()` ends the tasks of the running gang as if their processes had been killed."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
         self._wanted = True
+        self._killed = False
         self.launched = 0
 
     def check(self, graph: Graph, tasks: int) -> None:
@@ -31,10 +37,10 @@ class ThreadLauncher:
 
         tasks, packed = task_count(layout), cloudpickle.dumps(layout)
         self.launched += 1
-        self._wanted = True
+        self._wanted, self._killed = True, False
         self._threads = ThreadPoolExecutor(tasks + 1, "task")
         made = [
-            LiveTask(pickle.loads(packed), number, works, RealDisk(), RealClock(), folder, lambda: self._wanted, packed)
+            LiveTask(pickle.loads(packed), number, works, RealDisk(), RealClock(), folder, self._is_wanted, packed)
             for number in range(tasks)
         ]
         running = [self._threads.submit(task.run) for task in made]
@@ -43,8 +49,19 @@ class ThreadLauncher:
 
     def lose(self) -> None:
         """Returns when they have ended."""
-        self._wanted = False
-        self._ended.result()
+        self._killed = True
+        with contextlib.suppress(Killed):
+            self._ended.result()
+
+    def die(self) -> NoReturn:
+        """In a task: it is killed, and the others with it, as Spark does with a barrier stage."""
+        self._killed = True
+        raise Killed("killed")
+
+    def _is_wanted(self) -> bool:
+        if self._killed:
+            raise Killed("killed")
+        return self._wanted
 
     def warm(self, layout: Layout, works: Sequence[Assignment]) -> None:
         """Nothing to do: a thread starts at once."""

@@ -70,28 +70,27 @@ def test_from_the_poison_to_a_run_without_trouble(folder: Path, mode: str) -> No
     listed = ask("dead-letters", "list", jobfile(folder))
     assert (listed["job"], listed["count"]) == ("squeamish", 3)
     letters = listed["dead_letters"]
-    assert [(letter["component"], letter["epoch"], letter["attempts"]) for letter in letters] == [
-        ("squeamish", 1, 1),
-        ("squeamish", 2, 1),
-        ("squeamish", 3, 1),
-    ]
+    assert [(letter["component"], letter["attempts"]) for letter in letters] == [("squeamish", 1)] * 3
+    if mode == "live":  # where epochs are cut is a matter of time
+        letters.sort(key=lambda letter: int(letter["error"].rpartition(" ")[2]))
+    else:
+        assert [letter["epoch"] for letter in letters] == [1, 2, 3]
     assert [letter["error"] for letter in letters] == [f"ValueError: cannot do {n}" for n in sorted(POISON)]
     shown = ask("dead-letters", "show", "--root", folder / ".streamwork", "squeamish", letters[1]["id"])
     assert shown["event"] == {"card": "card-2", "amount": 17} and shown["replayed"] is False
     files = str(folder / ".streamwork" / "squeamish" / "dead-letters" / "*" / "*.parquet")
-    assert duckdb.sql(f"SELECT id, epoch, event FROM '{files}' ORDER BY id").fetchall() == [
+    assert duckdb.sql(f"SELECT id, epoch, event FROM '{files}' ORDER BY id").fetchall() == sorted(
         (letter["id"], letter["epoch"], json.dumps({"card": f"card-{n % CARDS}", "amount": n}, separators=(",", ":")))
         for letter, n in zip(letters, sorted(POISON), strict=True)
-    ]
+    )
     (folder / "mended").touch()
     code, told, _ = call("dead-letters", "replay", jobfile(folder), letters[0]["id"])
     assert (code, told) == (
         0,
         "1 letter will be processed with the next checkpoint of squeamish\n",
     )
-    assert ask("dead-letters", "replay", jobfile(folder), "--all")["letters"] == [
-        letter["id"] for letter in letters[1:]
-    ]
+    replayed = ask("dead-letters", "replay", jobfile(folder), "--all")["letters"]
+    assert replayed == sorted(letter["id"] for letter in letters[1:])
     run(folder, mode)
     check(folder)
     assert all(letter["replayed"] for letter in ask("dead-letters", "list", jobfile(folder))["dead_letters"])

@@ -54,10 +54,21 @@ def live(folder: Path, chosen: dict[str, Any], watcher: Any = None, mode: str = 
     run_job(job, folder / "root", mode, watcher=watcher, change_semantics=change)
 
 
+class CrashWhenRead(CrashAt):
+    """Crashes at the first checkpoint with all events."""
+
+    def __init__(self) -> None:
+        super().__init__(10**9)
+
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        if step is Phase.COMPLETE and sum(manifest.positions.of("items").values()) == len(ITEMS):
+            raise Crash
+
+
 def with_two_that_wait(folder: Path, mode: str = "local", chosen: dict[str, Any] = ACKNOWLEDGING) -> None:
     folder.mkdir(exist_ok=True)
     with pytest.raises(Crash):
-        live(folder, chosen, CrashAt(2, Phase.COMPLETE), mode)
+        live(folder, chosen, CrashWhenRead(), mode)
     (folder / "mended").touch()
     assert set(written(folder / "out.db")) == {item.name for item in ITEMS} - BROKEN
 

@@ -51,9 +51,12 @@ def test_who_reads_dirty_sees_rows_before_they_are_committed(tmp_path: Path, mod
     Looking.seen.clear()
     run_job(job(Looking(tmp_path / "out.db", "out")), tmp_path / "root", mode)
     committed = [one for one, _ in Looking.seen]
-    assert committed == [0, 10, 20, 30]
-    # On Spark the next epoch is computed meanwhile, and shown too.
-    assert all(one + PER_EPOCH <= dirty <= one + 2 * PER_EPOCH for one, dirty in Looking.seen)
+    if mode == "live":  # where epochs are cut is a matter of time
+        assert committed[0] == 0 and max(dirty - one for one, dirty in Looking.seen) > 0
+    else:
+        assert committed == [0, 10, 20, 30]
+        # On Spark the next epoch is computed meanwhile, and shown too.
+        assert all(one + PER_EPOCH <= dirty <= one + 2 * PER_EPOCH for one, dirty in Looking.seen)
     assert (count(tmp_path / "out.db", "out"), count(tmp_path / "out.db", "out__dirty")) == (40, 40)
 
 

@@ -210,7 +210,10 @@ def test_now_is_the_time_in_the_plan(tmp_path: Path, mode: str) -> None:
     run(tmp_path, mode, MANY[:6], lambda s, sink: sink(s.apply(Stamping(), id="stamps"), "stamps"), lives=1)
     plans = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "root").glob("*/checkpoints/*.plan.json"))]
     planned = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=plan["ticks"][-1]) for plan in plans]
-    assert [now for now, _ in times(tmp_path, "stamps")] == [at for at in planned for _ in range(3)]
+    if mode == "live":  # where epochs are cut is a matter of time
+        assert {now for now, _ in times(tmp_path, "stamps")} <= set(planned)
+    else:
+        assert [now for now, _ in times(tmp_path, "stamps")] == [at for at in planned for _ in range(3)]
     assert all("clock" not in plan["to"] for plan in plans), "only timers make the clock a part of the position"
 
 

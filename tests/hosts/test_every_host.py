@@ -31,14 +31,19 @@ def test_results_are_those_of_a_fold_over_the_input(tmp_path: Path, mode: str) -
     events = payments(95)
     outcome = run_job(summing_job(events, tmp_path / "out.db"), tmp_path / "root", mode)
     assert journal(tmp_path / "out.db") == expected_journal(events)
-    assert (outcome.started, outcome.events, outcome.checkpoints) == ("new", 95, 10)
+    assert (outcome.started, outcome.events) == ("new", 95)
+    assert mode == "live" or outcome.checkpoints == 10, "in live mode epochs are cut by time"
 
 
 def test_a_restart_goes_on_where_the_last_run_ended(tmp_path: Path, mode: str) -> None:
     events = payments(60)
+    newest = 0
     for count in (25, 25, 60):
+        before = newest
         outcome = run_job(summing_job(events[:count], tmp_path / "out.db"), tmp_path / "root", mode)
-    assert outcome.started == "resumed at checkpoint 3"
+        newest = outcome.checkpoint
+    assert outcome.started == f"resumed at checkpoint {before}"
+    assert mode == "live" or before == 3, "in live mode epochs are cut by time"
     assert journal(tmp_path / "out.db") == expected_journal(events)
 
 
@@ -77,11 +82,12 @@ def test_an_operator_that_raises_is_named_with_its_event_and_the_last_checkpoint
         run_job(summing_job([*good, bad], tmp_path / "out.db"), tmp_path / "root", mode)
     error = caught.value
     assert error.code == "SW-OPERATOR-FAILED"
+    in_turn = mode != "live"  # there all events are one piece, and where epochs are cut is a matter of time
     for words in ("sums (instance 0)", "ValueError: an amount below zero", "sample.py:", repr(bad), "epoch 3"):
-        assert words in error.cause
-    assert journal(tmp_path / "out.db") == expected_journal(good[:20])
+        assert words in error.cause or (words == "epoch 3" and not in_turn)
+    assert journal(tmp_path / "out.db") == expected_journal(good[:20] if in_turn else [])
     outcome = run_job(summing_job([*good, Payment("card-5", 1)], tmp_path / "out.db"), tmp_path / "root", mode)
-    assert outcome.started == "resumed at checkpoint 2"
+    assert outcome.started == "resumed at checkpoint 2" or not in_turn
     assert journal(tmp_path / "out.db") == expected_journal([*good, Payment("card-5", 1)])
 
 

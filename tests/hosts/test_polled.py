@@ -44,8 +44,12 @@ def test_a_source_that_advances_without_giving_anything_advances(tmp_path: Path,
     limit = 20 if mode == "local" else 11
     outcome = run_job(polling(tmp_path, Seeking(limit)), tmp_path / "root", mode)
     assert rows(tmp_path) == [(number, "s") for number in range(10, limit + 1, 10)]
-    assert outcome.checkpoint == outcome.checkpoints == limit, "each call has changed the state"
-    assert run_job(polling(tmp_path, Seeking(limit)), tmp_path / "root", mode).checkpoints == 0, "nothing has changed"
+    again = run_job(polling(tmp_path, Seeking(limit)), tmp_path / "root", mode)
+    if mode == "live":  # an epoch has many calls, and the one that shows that nothing has changed is completed, too
+        assert newest(tmp_path)["positions"] == {"numbers/0": limit // 10} and again.checkpoints <= 2
+    else:
+        assert outcome.checkpoint == outcome.checkpoints == limit, "each call has changed the state"
+        assert again.checkpoints == 0, "nothing has changed"
 
 
 def test_in_a_simulation_too() -> None:
@@ -58,7 +62,11 @@ def test_a_source_that_always_has_something_is_caught_up_with_after_one_epoch(tm
     job = polling(tmp_path, Endless(), checkpoint_every="50ms")
     for run_number in (1, 2):
         outcome = run_job(job, tmp_path / "root", mode)
-        assert outcome.checkpoints == 1 and outcome.checkpoint == run_number and outcome.events > 0
+        assert outcome.events > 0
+        if mode == "live":  # the next epoch is open before the first is completed
+            assert outcome.checkpoints <= 2
+        else:
+            assert outcome.checkpoints == 1 and outcome.checkpoint == run_number
     assert [number for number, _ in rows(tmp_path)] == list(range(1, len(rows(tmp_path)) + 1))
 
 

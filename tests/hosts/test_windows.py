@@ -85,10 +85,31 @@ class Closed(Event):
     numbers: list[int]
 
 
+class CrashWhenWritten(CrashAt):
+    """Crashes when an epoch is reported that has written something."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(10**9)
+        self._folder = folder
+        self._before: int | None = None
+
+    def on_phase(self, step: Phase, epoch: int, manifest: Any) -> None:
+        files = len(list(self._folder.rglob("*.parquet")))
+        self._before = files if self._before is None else self._before
+        if step is Phase.REPORT and files > self._before:
+            raise Crash
+
+
 def interrupted(folder: Path, mode: str) -> list[tuple[str | None, datetime]]:
-    """The windows that an at-most-once job has written whose third epoch broke off when it had written."""
-    append(folder, random_events(14, 150, 6, 0))
-    for watcher in (CrashAt(2, Phase.REPORT), None):
+    """The windows that an at-most-once job has written of which an epoch broke off when it had written: the third one; in live
+    mode, where epochs are cut by time, the first one that writes in the second of three runs.
+    """
+    events = random_events(14, 150, 6, 0)
+    lives: list[tuple[list[Seen], CrashAt | None]] = [(events, CrashAt(2, Phase.REPORT)), ([], None)]
+    if mode == "live":
+        lives = [(events[:50], None), (events[50:100], CrashWhenWritten(folder / "out")), (events[100:], None)]
+    for more, watcher in lives:
+        append(folder, more)
         job = Job("windows", semantics="at-most-once", parallelism=3)
         seen = job.source(LogSource(folder / "log", Seen, max_events=40), id="in", time="at")
         made = seen.window(KINDS["fixed"], key="key", id="w").aggregate(Closed, numbers=collect_of("number"))

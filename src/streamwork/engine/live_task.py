@@ -19,6 +19,7 @@ the last checkpoint. A barrier without a following epoch is the last: the task l
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -141,6 +142,7 @@ class LiveTask:
         self._looked = self._fenced_at = clock.monotonic()
         self._behind: Future[None] | None = None
         self._failures: Failures | None = None  # under acknowledging
+        self._claiming: Claiming | None = None  # under at-most-once
         self._reported_to: dict[Place, int] = {}
 
     def run(self) -> None:
@@ -150,6 +152,8 @@ class LiveTask:
                 self._set_up(behind, claims)
                 self._work()
                 self._finish_behind()
+                if self._claiming is not None:
+                    self._claiming.release()
                 for executor in self._executors.values():
                     executor.close()
             except Exception as error:
@@ -163,6 +167,8 @@ class LiveTask:
 
     def _set_up(self, behind: ThreadPoolExecutor, claims: ThreadPoolExecutor) -> None:
         process = Process(self._layout, self._disk, self._clock)
+        if self._graph.promise.at_most_once:  # one for all sources: the claims of a task are one file
+            self._claiming = Claiming(self._write_claim, claims.submit, self._clock.monotonic)
         for work in self._works:
             place = (work.chain, work.instance)
             report = partial(self._report, place)
@@ -173,8 +179,7 @@ class LiveTask:
                 continue
             executor = process.executor(work, self._transport, lambda: self._attempt, report)
             executor.live(self._closes, lambda act: self._later(behind, act), self._check_fence)
-            if self._graph.promise.at_most_once and self._layout.chains[work.chain].is_source:
-                executor.instance.reading.claim = Claiming(self._write_claim, claims.submit, self._clock.monotonic)
+            executor.instance.reading.claim = self._claiming
             self._executors[place] = executor
         if self._graph.promise.acknowledges:
             executors = [one for one in self._executors.values() if isinstance(one, Executor)]
@@ -208,6 +213,8 @@ class LiveTask:
             if busy:
                 wait = FIRST_WAIT
             else:
+                if self._claiming is not None:
+                    self._claiming.rest()
                 self._clock.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
 
@@ -305,6 +312,7 @@ class LiveTask:
             )
 
     def _write_claim(self, offsets: dict[str, int]) -> None:
+        self._check_fence()  # the driver that has the job has seen how far this task had come
         folder = self._job / "claims"
         self._disk.make_folder(folder)
         self._disk.replace(folder / f"live-{self._fence}-{self._number}.json", msgspec.json.encode(offsets))
@@ -315,5 +323,8 @@ class LiveTask:
         for executor in self._executors.values():
             counts += executor.counted(epoch) if isinstance(executor, Executor) else executor.counted()
             executor.discard()
+        if self._claiming is not None:
+            with contextlib.suppress(Exception):  # then more is in doubt than need be
+                self._claiming.release()
         failure = Failure.of(placed(error, self._graph, epoch))
         self._news.send(encode(Reported(epoch, Reports(failure=failure, counts=tuple(counts)))))

@@ -164,26 +164,28 @@ class Reading:
     # ---- all the time ---------------------------------------------------------------------------------------------
 
     def follow(self, work: Assignment, closes: Callable[[], bool]) -> Iterator[bool]:
-        """Read what comes, until the epoch `closes`; by plan, at least up to the ends that it names. Each step of the iterator
-        reads a piece; False says that there was nothing.
+        """Read what comes, until the epoch `closes`; by plan, at least up to the ends that it names. A source without offsets is
+        asked at least once. Each step of the iterator reads a piece; False says that there was nothing.
         """
         offsets = {name: dict(extents) for name, extents in work.extents.items() if name not in self._chain.polled}
         at = {name: {part: self._start(name, part) for part in parts} for name, parts in offsets.items()}
         polled = {name: step for name, step in self._chain.polled.items() if name in work.extents}
         asked: set[str] = set()
+        begun: set[str] = set()
         while True:
             closing, read = closes(), False
             for name, extents in offsets.items():
                 for partition, start, end in self._next(name, extents, at[name], closing):
                     yield from self._follow(work, name, partition, start, end)
                     at[name][partition], read = end, True
-            if closing:
-                break
             for name, step in polled.items():
-                if name not in asked:
+                if name not in asked and not (closing and name in begun):
+                    begun.add(name)
                     for _ in self._poll(name, step, asked):
                         read = True
                         yield True
+            if closing:
+                break
             if not read:
                 yield False
         self.ends |= {name: at[name] for name, parts in offsets.items() if all(e.end is None for e in parts.values())}

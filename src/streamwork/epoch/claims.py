@@ -7,7 +7,10 @@
     3  before it reaches the claim, it replaces it by one that is further ahead
 
 After a crash the next start reads on behind all claims, so no event is processed twice. What lies between the checkpoint and
-the claims is in doubt. A claim may be beyond the end of the input: then the next start reads on where the input ends.
+the claims is in doubt. A claim may be beyond the end of the input: then the next start reads on where the input ends, and replaces
+the claims by that, since what comes later was never read:
+
+    claims/live-FENCE-driver.json
 """
 
 from __future__ import annotations
@@ -35,10 +38,6 @@ def within_input(graph: Graph, claimed: Position) -> Position:
     return Position(found)
 
 
-def claim_path(folder: Path, fence: int, task: int) -> Path:
-    return folder / FOLDER / f"{PREFIX}{fence}-{task}.json"
-
-
 class Claims:
     def __init__(self, disk: Disk, folder: Path) -> None:
         """`folder` is that of the job."""
@@ -61,11 +60,21 @@ class Claims:
                 ) from error
         return found
 
-    def forget(self, below: int) -> None:
-        """Remove the claims of lower fences, when a checkpoint is beyond them."""
-        for path in self._paths():
-            if int(path.stem.removeprefix(PREFIX).partition("-")[0]) < below:
-                self._disk.remove(path)
+    def settle(self, graph: Graph, fence: int) -> Position:
+        """No task reads any more that has made a claim: how far they may have read, as far as there is input. From here on that is
+        what is claimed, also if input comes.
+        """
+        paths = self._paths()
+        if not paths:
+            return Position()
+        claimed = self.furthest()
+        found = within_input(graph, claimed)
+        mine = self._folder / FOLDER / f"{PREFIX}{fence}-driver.json"
+        self._disk.replace(mine, msgspec.json.encode(dict(claimed.moved(found))))
+        for path in paths:
+            if path != mine:
+                self._disk.discard(path)
+        return found
 
     def _paths(self) -> list[Path]:
         folder = self._folder / FOLDER

@@ -15,10 +15,11 @@ from streamwork.epoch.claims import Claims
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.identities import Identities
-from streamwork.epoch.manifest import Plan
+from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.participant import Participant
 from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.redelivery import Redelivery
+from streamwork.epoch.reported import newest_files
 from streamwork.epoch.slices import Begins, Partitions, begins, ends, fixed, known_ends, share_of, skips, starts
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
@@ -26,6 +27,10 @@ from streamwork.job import Graph
 if TYPE_CHECKING:
     from streamwork.epoch.draft import ManifestDraft
     from streamwork.epoch.footing import Footing
+
+
+_Polled = dict[str, tuple[dict[str, int], dict[str, str]]]
+"""Source without offsets -> its position, and the newest file of each instance's state."""
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -89,6 +94,9 @@ class Planner(Participant):
         self._goal: Goal | None = None
         self.unasked: tuple[str, ...] = ()
         """Sources without offsets that are no longer asked: a run that catches up asks each once."""
+        self._asked_once = False  # all sources without offsets, in an epoch of this driver
+        self._polled: _Polled = {}
+        self._exhausted = False  # True if the last epoch found nothing in sources without offsets
 
     def resume(self, footing: Footing) -> Sequence[str]:
         self._fence, self._lost = footing.fence, footing.lost
@@ -96,6 +104,7 @@ class Planner(Participant):
         self._fixed = fixed(self._graph)
         self._next = self._store.newest_number() + 1
         self.identities.resume()
+        self._polled = self._polled_by(footing.at)
         before = footing.at.positions.furthest(footing.lost)
         begun = {name: (before[name], offset) for name, offset in self._latest.items()}
         self.skipped = {name: (was, offset) for name, (was, offset) in begun.items() if was < offset}
@@ -135,14 +144,25 @@ class Planner(Participant):
         """The route may be at its end."""
         if self._route.done(epoch.manifest.positions):
             self._route = Route()
+        before, self._polled = self._polled, self._polled_by(epoch.manifest)
+        self._exhausted = self._polled == before
         self._asked()
 
     def idle(self, epoch: Epoch) -> None:
         """Sources without offsets gave nothing: the plan stands, and asking again takes no new number."""
         self._idle = epoch.plan
+        self._exhausted = True
         self._asked()
 
+    def _polled_by(self, manifest: Manifest) -> _Polled:
+        """How far sources without offsets have come, and the files of their states."""
+        return {
+            node.id: (manifest.positions.of(node.id), newest_files(manifest.components.get(node.id, {})))
+            for node in self._graph.polled
+        }
+
     def _asked(self) -> None:
+        self._asked_once = True
         if self._goal is not None:
             self.unasked = tuple(node.id for node in self._graph.polled if not node.component.bounded)
 
@@ -151,7 +171,7 @@ class Planner(Participant):
         if self._graph.promise.at_most_once:
             self._lost = self._lost.furthest(epoch.plan.end)
             if self._claims is not None:
-                self._lost = self._lost.furthest(self._claims.furthest())
+                self._lost = self._lost.furthest(self._claims.settle(self._graph, self._fence))
 
     def plan(self, at: Position, parent: int, begin: Callable[[], None]) -> Plan | None:
         """The next plan, written; None if there is nothing to do. `begin` is called before it is written."""
@@ -174,7 +194,9 @@ class Planner(Participant):
         if end == start and not woken and not asked and not self._redelivery.is_due():
             return None
         asks = end == start and not woken  # there may be input of sources that are read by report, and nothing else
-        ticks = () if asks or not self._records_ticks else (max(tick, start[CLOCK] + 1),)
+        ticks: tuple[int, ...] = ()
+        if self._records_ticks and (reported or not asks):
+            ticks = (max(tick, start[CLOCK] + 1),)
         if graph.uses_timers and ticks:  # processing time is input too, so that a replay sees what was planned
             end = end.moved({CLOCK: ticks[-1]})
         self.limited = not end.reaches(there) or self._is_more(begun, there)
@@ -195,9 +217,8 @@ class Planner(Participant):
         known = known.without(known.sources)
         start = known.moved(self._new_partitions(earlier))
         end = known.moved(self._redelivery.end(known))
-        ticks: tuple[int, ...] = ()
-        if self._records_ticks and self._graph.uses_timers:
-            ticks = (max(self._now(), known[CLOCK] + 1),)
+        ticks = (max(self._now(), known[CLOCK] + 1),) if self._records_ticks else ()
+        if self._graph.uses_timers and ticks:
             end = end.moved({CLOCK: ticks[-1]})
         self.limited = False
         return self._write(before.epoch, start, end, ticks, reported, begin)
@@ -228,8 +249,19 @@ class Planner(Participant):
         return self._goal is not None and not self.is_caught_up(at)
 
     def is_caught_up(self, at: Position) -> bool:
-        """True if a run that catches up has read, at this position, all that there was when it began."""
-        return self._goal is not None and at.reaches(self._goal.ends) and not self.catches_up
+        """True if a run that catches up has read, at this position, all that there was when it began: the input, what was put
+        into the inbox, and timers that were due. Sources without offsets were asked; bounded ones give nothing more.
+        """
+        goal, graph = self._goal, self._graph
+        if goal is None or self.catches_up or not at.reaches(goal.ends):
+            return False
+        if graph.polled and not self._asked_once:
+            return False
+        if any(node.component.bounded for node in graph.polled) and not self._exhausted:
+            return False
+        if graph.uses_timers and self.next_tick is not None and min(self._now(), goal.tick) >= self.next_tick:
+            return False
+        return not self._redelivery.end(at) and not self._redelivery.is_due()
 
     def _reported(self, start: Position) -> tuple[str, ...]:
         """The sources with offsets that this epoch reads by report. Catching up goes by plan: no slice may reach across the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from streamwork.components import Position
 from streamwork.engine import Report
@@ -38,6 +38,11 @@ def moved(graph: Graph, chains: FileChains, reports: Sequence[Report]) -> bool:
     sources = {node.id for node in graph.sources}
     mine = [report for report in reports if report.component in sources]
     return any(_newest(r.state) != _newest(chains.get(r.component, {}).get(str(r.instance), ())) for r in mine)
+
+
+def newest_files(chains: Mapping[str, Sequence[FileRef]]) -> dict[str, str]:
+    """Instance -> its newest file that is not a snapshot: another one if its state has changed."""
+    return {instance: _newest(chain) for instance, chain in chains.items()}
 
 
 def _newest(chain: Sequence[FileRef]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from streamwork.components import Position
-from streamwork.epoch.claims import Claims, within_input
+from streamwork.epoch.claims import Claims
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.footing import Footing
 from streamwork.epoch.manifest import Plan
@@ -78,7 +78,7 @@ class Start:
         claimed = Position()
         if self._graph.promise.at_most_once:
             planned = self._recovery.plans_beyond(recovered.at)
-            claimed = within_input(self._graph, Claims(self._store.disk, self._store.folder).furthest())
+            claimed = Claims(self._store.disk, self._store.folder).settle(self._graph, fence)
         footing = Footing(
             identity=identity,
             new=found is None,

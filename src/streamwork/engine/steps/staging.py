@@ -89,6 +89,9 @@ class Staging:
     def seal(self) -> Callable[[], FileRef | None]:
         """The outputs are complete. The result makes them durable; it may be called later, from another thread."""
         pieces = self._taken()
+        if self._preview is not None:  # it is shown in the thread of the sink
+            self._append(pieces)
+            pieces = ()
 
         def write() -> FileRef | None:
             self._append(pieces)
