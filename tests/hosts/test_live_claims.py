@@ -64,7 +64,7 @@ def test_input_that_was_not_there_at_a_start_is_not_in_doubt_later(tmp_path: Pat
     live.start()
     live.until(lambda: len(live.rows()) == 60, "what came meanwhile")
     live.stop()
-    assert live.rows() == expected(60)
+    assert numbers(live) == list(range(60)), "state may be lost with an epoch that broke off, rows are not"
 
 
 def test_without_settled_claims_the_same_test_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,4 +147,4 @@ def test_after_a_timeout_input_that_comes_later_is_read(tmp_path: Path) -> None:
         live.send(20)
         live.until(lambda: len(numbers(live)) == 40, "what came later")
         live.stop()
-    assert live.rows() == expected(40)
+    assert numbers(live) == list(range(40)), "state may be lost with an epoch that broke off, rows are not"
