@@ -179,7 +179,11 @@ def test_damage_is_shown_by_info(tmp_path: Path) -> None:
     log.close()
 
 
-FOLLOW = "import sys; from streamwork.cli.log_commands import log_group; log_group(sys.argv[1:], standalone_mode=False)"
+# A shell in the background starts its children with SIGINT ignored.
+FOLLOW = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from streamwork.cli.log_commands import log_group; log_group(sys.argv[1:], standalone_mode=False)"
+)
 
 
 def test_tail_follows(path: Path) -> None:

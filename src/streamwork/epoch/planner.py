@@ -195,7 +195,8 @@ class Planner(Participant):
             return None
         asks = end == start and not woken  # there may be input of sources that are read by report, and nothing else
         ticks: tuple[int, ...] = ()
-        if self._records_ticks and (reported or not asks):
+        continuous = self._claims is not None
+        if self._records_ticks and (not asks or (continuous and reported)):
             ticks = (max(tick, start[CLOCK] + 1),)
         if graph.uses_timers and ticks:  # processing time is input too, so that a replay sees what was planned
             end = end.moved({CLOCK: ticks[-1]})
