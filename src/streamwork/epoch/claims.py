@@ -61,8 +61,8 @@ class Claims:
         return found
 
     def settle(self, graph: Graph, fence: int) -> Position:
-        """No task reads any more that has made a claim: how far they may have read, as far as there is input. From here on that is
-        what is claimed, also if input comes.
+        """To be called when all tasks that have made claims have ended. Limits the claims, durably, to the input that is there now,
+        and returns them: input that comes later was not read.
         """
         paths = self._paths()
         if not paths:

@@ -251,7 +251,7 @@ class Planner(Participant):
 
     def is_caught_up(self, at: Position) -> bool:
         """True if a run that catches up has read, at this position, all that there was when it began: the input, what was put
-        into the inbox, and timers that were due. Sources without offsets were asked; bounded ones give nothing more.
+        into the inbox, and timers that were due. Sources without offsets were polled; bounded ones give nothing more.
         """
         goal, graph = self._goal, self._graph
         if goal is None or self.catches_up or not at.reaches(goal.ends):

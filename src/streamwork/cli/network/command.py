@@ -87,7 +87,7 @@ def run_demo(options: Options, folder: Path, as_json: bool) -> Summary:
 
 def _show(as_json: bool) -> Show:
     if as_json or not sys.stdout.isatty():
-        return Lines(sys.stderr if as_json else sys.stdout)
+        return Lines(err=as_json)
     from streamwork.cli.network.screen import Screen
 
     return Screen(console())

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TextIO
-
 from streamwork.cli.network.schedule import Job
 from streamwork.cli.network.state import LIMIT_MS, Note, State, clock, milliseconds
-from streamwork.errors import printable
+from streamwork.cli.output import say
 
 EVERY = 1.0
 """Seconds between two lines of figures."""
 
 
 class Lines:
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, err: bool) -> None:
+        """To standard output; with `err`, to standard error."""
+        self._err = err
         self._shown = -EVERY
         self._last = ""
 
@@ -33,7 +32,7 @@ class Lines:
         """Nothing to restore."""
 
     def _print(self, line: str) -> None:
-        print(printable(line), file=self._stream, flush=True)
+        say(line, err=self._err)
 
 
 def figures(state: State) -> str:
