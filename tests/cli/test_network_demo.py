@@ -241,14 +241,16 @@ def test_bars_are_relative_to_the_largest() -> None:
     assert spark([]) == "" and spark([0, 0]) == "▁▁" and spark([0, 4, 8]) == "▁▅█"
 
 
-def test_lines_come_once_a_second_and_with_events() -> None:
-    stream = io.StringIO()
-    lines = Lines(stream)
+@pytest.mark.parametrize("err", [False, True])
+def test_lines_come_once_a_second_and_with_events(capsys: pytest.CaptureFixture[str], err: bool) -> None:
+    lines = Lines(err)
     lines.note(Note(60.0, "kill -9 count, process 7", good=False))
     for at in (61.0, 61.5, 61.9, 62.1):
         shown = state(snapshot(at, checkpoint=int(at * 10)))
         lines.update(shown)
-    found = stream.getvalue().splitlines()
+    out, error = capsys.readouterr()
+    assert (out, error)[not err] == ""
+    found = (error if err else out).splitlines()
     assert found[0] == "01:00  kill -9 count, process 7" and len(found) == 3
     assert found[1] == (
         "01:01  100 decisions/s | p50 5.2 p99 120 ms (limit 20) | fraud 44/50 caught | "
