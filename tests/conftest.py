@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import closed
-from gangs import gang_host
+from gangs import end_gangs, gang_host
 from prompt import wait_for_snapshots
 from streamwork.epoch.host import Host
 from streamwork.hosts.archive import OPTIONS
@@ -89,6 +89,12 @@ def spark(shared_spark: Callable[[], Any]) -> Iterator[Any]:
         ended = how_it_ended()
         forget_spark()
         pytest.fail(f"the Spark that all tests of this process share died in this test: {ended}")
+
+
+@pytest.fixture(autouse=True)
+def no_gang_outlives_its_test() -> Iterator[None]:
+    yield
+    end_gangs()
 
 
 @pytest.fixture

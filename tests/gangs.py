@@ -20,6 +20,15 @@ class Killed(BaseException):
     """Ends a task as kill -9 would: nothing that handles errors sees it."""
 
 
+_launched: list[ThreadLauncher] = []
+
+
+def end_gangs() -> None:
+    """End the gangs of a test that has failed, or was to fail, before it ended them itself."""
+    while _launched:
+        _launched.pop().cancel()
+
+
 class ThreadLauncher:
     """`lose()` ends the tasks of the running gang as if their processes had been killed."""
 
@@ -37,6 +46,7 @@ class ThreadLauncher:
 
         tasks, packed = task_count(layout), cloudpickle.dumps(layout)
         self.launched += 1
+        _launched.append(self)
         self._wanted, self._killed = True, False
         self._threads = ThreadPoolExecutor(tasks + 1, "task")
         made = [
