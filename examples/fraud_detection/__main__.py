@@ -47,7 +47,7 @@ def main() -> int:
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda _number, _frame: stop.set())
     places = Places(settings.LOG, settings.DECISIONS, settings.TRUTH)
     try:
         found = Experiment(plan, places, lambda line: print(line, file=sys.stderr, flush=True), stop).run()
