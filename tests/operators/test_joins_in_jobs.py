@@ -35,6 +35,11 @@ def replay(name: str, seed: int) -> str:
     return f'python -m pytest "tests/operators/test_joins_in_jobs.py::{name}[{seed}]"'
 
 
+def counted_late(ran, component):
+    """Without input there are no epochs, and nothing is counted."""
+    return ran.counts[component]["late"] if ran.counts else 0
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_streams(duck, seed):
     chosen = random.Random(seed)
@@ -50,7 +55,7 @@ def test_two_streams(duck, seed):
     ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(40, 400), 2))
     expected = expected_within(Oracle(duck, rows, partitions), how, within, lateness)
     assert found(ran.outputs, "right") == expected, replay("test_two_streams", seed)
-    assert ran.counts["attribution"]["late"] == len(expected["late"]) + len(expected["late-right"])
+    assert counted_late(ran, "attribution") == len(expected["late"]) + len(expected["late-right"])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -65,7 +70,7 @@ def test_a_stream_and_a_table(duck, seed):
     ran = run(job, inputs(rows), seed=seed, partitions=partitions, crash_at=chosen.sample(range(40, 400), 2))
     expected = expected_as_of(Oracle(duck, rows, partitions), how, history, lateness)
     assert found(ran.outputs, "quotes") == expected, replay("test_a_stream_and_a_table", seed)
-    assert ran.counts["priced"]["late"] == len(expected["late"])
+    assert counted_late(ran, "priced") == len(expected["late"])
     assert ran.counts["quotes"]["late"] == len(expected["late-right"])
 
 
