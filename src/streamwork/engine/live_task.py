@@ -135,7 +135,6 @@ class LiveTask:
         self._executors: dict[Place, Executor | Isolated] = {}
         self._barrier = 0  # the newest epoch that is to be closed
         self._open = 0  # the newest epoch that is open
-        self._left: set[Place] = set(places)  # that have not reported on the newest epoch
         self._leaves = False
         self._moved = 0  # the newest epoch that the driver knows to have moved
         self._records_ticks = self._graph.promise.exactly_once
