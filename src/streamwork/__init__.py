@@ -44,6 +44,7 @@ from streamwork.components import (
     WriteStopped,
 )
 from streamwork.components.commit_rule import Verdict, advanced, registered, settle
+from streamwork.components.duration import Duration
 from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
 from streamwork.connectors import (
@@ -96,6 +97,7 @@ __all__ = [
     "Csv",
     "DataFrameSource",
     "Digits",
+    "Duration",
     "Event",
     "EventCollector",
     "EventLog",

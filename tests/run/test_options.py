@@ -45,6 +45,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "refill": st.lists(ids).map(tuple),
     "restart": st.booleans(),
     "on_error": st.dictionaries(ids, policies),
+    "param": st.dictionaries(ids, st.text(max_size=9)),
     "spark_log": st.booleans(),
 }
 

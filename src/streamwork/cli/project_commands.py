@@ -44,7 +44,7 @@ def new_command(name: str, folder: Path | None, as_json: bool) -> None:
 
 @click.command("dev")
 @click.argument("jobfile", metavar="JOBFILE[:NAME]")
-@run_options("root", "drop_state", "refill")
+@run_options("root", "drop_state", "refill", "param")
 @JSON
 def dev_command(jobfile: str, as_json: bool, **given: Any) -> None:
     """Run the job without Spark, and restart it from its last checkpoint after each save, until Ctrl-C."""

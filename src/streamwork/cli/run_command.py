@@ -15,7 +15,7 @@ from streamwork.cli.output import JSON, print_json, say
 from streamwork.cli.progress import watched
 from streamwork.cli.run_options import run_options
 from streamwork.epoch import Store
-from streamwork.job import Job, Layout
+from streamwork.job import Job, Layout, params
 from streamwork.job.jobfile import load_job
 from streamwork.observe.access import Endpoint, token
 from streamwork.observe.metrics_server import TOKEN, serving
@@ -56,7 +56,7 @@ def run_command(
     click.get_current_context().with_resource(stop.on_signal())  # before the job file is imported, which may take long
     try:
         with stop.interrupting():
-            loaded = load_job(jobfile)
+            loaded = load_job(jobfile, params.parse(given["param"]))
     except Stopped:
         if as_json:
             print_json({"started": NOT_STARTED})

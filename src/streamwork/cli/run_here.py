@@ -11,6 +11,7 @@ import msgspec
 from streamwork.errors import WrongUse
 from streamwork.job import Job, jobfile
 from streamwork.job.jobfile import default_root
+from streamwork.job.params import texts
 from streamwork.run.options import RunOptions
 from streamwork.run.outcome import Outcome
 from streamwork.run.runner import run
@@ -77,4 +78,4 @@ def _importable(job: Job, named: str, main: Path | None) -> tuple[Job, Path | No
             f"job {job.name!r} is defined in an interactive session, where Spark's workers cannot import it from",
             'put it into a file and use `streamwork run FILE`, or run it with mode="local"',
         )
-    return jobfile.load_job(f"{main}:{named}").job, main.parent
+    return jobfile.load_job(f"{main}:{named}", texts(graph.params)).job, main.parent

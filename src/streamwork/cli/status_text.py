@@ -12,6 +12,7 @@ from streamwork.epoch.fences import Holder, Life, moment
 from streamwork.epoch.history.lag import Lag
 from streamwork.epoch.history.values import Seconds
 from streamwork.epoch.in_doubt import lines as doubt_lines
+from streamwork.job.params import text_of
 from streamwork.observe.counts import ComponentCounts
 from streamwork.observe.dead_letters import LetterCounts
 from streamwork.observe.retrying import RetriedEvent
@@ -27,6 +28,8 @@ MOST_LISTED = 5
 def status_lines(status: JobStatus) -> list[str]:
     """The status of a job in a few lines."""
     lines = [f"job {status.job}, root {status.root}", holder_line(status.holder)]
+    if status.params:
+        lines.append("parameters: " + ", ".join(f"{name}={text_of(value)}" for name, value in status.params.items()))
     lines += [standby_line(one) for one in status.standbys]
     if status.checkpoint is not None:
         age = "" if status.age_seconds is None else f", completed {status.age_seconds:,.1f} s ago"

@@ -12,6 +12,20 @@ LONGEST = 9999 * 366 * 86_400 * 1_000_000
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
+class Duration(str):
+    """A duration as text, such as ``"10min"``: checked when it is made, and usable wherever a duration is taken."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Duration:
+        duration_in_microseconds(text)
+        return super().__new__(cls, text)
+
+    @property
+    def seconds(self) -> float:
+        return seconds(str(self))
+
+
 def seconds(duration: str | float) -> float:
     """A duration in seconds: a number of seconds, or text such as ``"500ms"``, ``"1s"``, ``"10min"``, ``"5"`` (seconds)."""
     if isinstance(duration, int | float) and not isinstance(duration, bool) and 0 <= duration < float("inf"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import socket
 import sys
@@ -22,6 +21,7 @@ from streamwork.engine.report import Failure, Report, Reports
 from streamwork.flow.channel import Data
 from streamwork.flow.transport import ParcelTransport
 from streamwork.job import Layout
+from streamwork.job.params import unpack
 from streamwork.world import RealClock, RealDisk
 
 _decode_work = msgspec.json.Decoder(Assignment).decode
@@ -64,7 +64,7 @@ class Child:
     def _take(self, message: Any) -> None:
         match message.kind:
             case Kind.SETUP:
-                self._layout = pickle.loads(message.content)
+                self._layout = unpack(message.content)
             case Kind.START:
                 self._start(_decode_work(message.head), message.content.decode())
             case Kind.OPEN:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from streamwork.epoch.sealed import read_sealed, to_bytes
+from streamwork.job.params import Value, Values
 from streamwork.job.semantics import EXACTLY_ONCE, Promise
 from streamwork.world import Disk, FileKind, damaged, number_of
 
@@ -34,6 +35,7 @@ class StartRecord(msgspec.Struct, frozen=True):
     semantics: str = "exactly-once"  # of the job from here on
     tracking: str = ""
     seal: str = ""
+    params: dict[str, Value] | msgspec.UnsetType = msgspec.UNSET  # of the run; left out if the job has none
     sinks: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # that have a ledger row from here on; left out if none
 
 
@@ -66,12 +68,26 @@ class StartRecords:
         self._folder = folder
 
     def write(
-        self, fence: int, epoch: int, sha256: str, promise: Promise = EXACTLY_ONCE, sinks: Sequence[str] = ()
+        self,
+        fence: int,
+        epoch: int,
+        sha256: str,
+        promise: Promise = EXACTLY_ONCE,
+        sinks: Sequence[str] = (),
+        params: Values = (),
     ) -> None:
         """Recovery is finished: from here on, manifests of lower fences beyond `epoch` do not count."""
         tracking = "" if promise.tracking is None else promise.tracking.value
         registered = tuple(sinks) or msgspec.UNSET
-        start = StartRecord(fence, epoch, sha256, promise.semantics.value, tracking, sinks=registered)
+        start = StartRecord(
+            fence,
+            epoch,
+            sha256,
+            promise.semantics.value,
+            tracking,
+            params=dict(params) or msgspec.UNSET,
+            sinks=registered,
+        )
         self._disk.create(self._path(fence, START), to_bytes(start))
 
     def write_dropped(self, fence: int, drop: Drop) -> None:
@@ -100,6 +116,11 @@ class StartRecords:
         """The sinks that the last start wrote its fence into."""
         last = self.last()
         return () if last is None or isinstance(last.sinks, msgspec.UnsetType) else last.sinks
+
+    def params(self) -> dict[str, Value]:
+        """The parameters of the last run that has started."""
+        last = self.last()
+        return {} if last is None or isinstance(last.params, msgspec.UnsetType) else last.params
 
     def has_dropped(self, drop: Drop) -> bool:
         """True if a start has fulfilled this request."""

@@ -10,6 +10,7 @@ from typing import Any
 from streamwork.connectors.address import SecretsFile
 from streamwork.errors import JobFailed
 from streamwork.job import Layout
+from streamwork.job.params import pack
 
 
 class ShippedLayout:
@@ -30,7 +31,7 @@ class ShippedLayout:
             self._secrets = SecretsFile(folder / "secrets")
             try:
                 with self._secrets.collecting():
-                    packed = cloudpickle.dumps(_for_workers(layout))
+                    packed = pack(layout.graph.params, cloudpickle.dumps(_for_workers(layout)))
             except Exception as error:
                 raise JobFailed(
                     "SW-OPERATOR-COPY",

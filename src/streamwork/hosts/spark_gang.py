@@ -9,7 +9,6 @@ gang.
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +25,7 @@ from streamwork.hosts.spark_cancel import SparkCancel
 from streamwork.hosts.spark_epochs import spark_failed
 from streamwork.hosts.spark_task import check_folder
 from streamwork.job import Graph, Layout
+from streamwork.job.params import unpack
 from streamwork.world import RealClock, RealDisk
 
 
@@ -113,7 +113,7 @@ def warm_task(load_layout: Callable[[], bytes]) -> Callable[[Iterable[Any]], Ite
 
 
 def _warm(load_layout: Callable[[], bytes]) -> Iterator[Any]:
-    pickle.loads(load_layout())
+    unpack(load_layout())
     return iter(())
 
 
@@ -121,7 +121,7 @@ def _run(load_layout: Callable[[], bytes], works: bytes, folder: str, remote: bo
     from pyspark import TaskContext
 
     packed = load_layout()
-    layout: Layout = pickle.loads(packed)
+    layout: Layout = unpack(packed)
     assignments = msgspec.json.decode(works, type=list[Assignment])
     if remote:
         check_folder(assignments[0])

@@ -7,7 +7,6 @@ epoch.
 from __future__ import annotations
 
 import contextlib
-import pickle
 import re
 import socket
 import time
@@ -25,6 +24,7 @@ from streamwork.hosts.spark_affinity import bind_instance
 from streamwork.hosts.spark_input import Arrivals
 from streamwork.hosts.spark_rows import Rows
 from streamwork.job import Layout
+from streamwork.job.params import unpack
 from streamwork.world import RealDisk
 from streamwork.world.heartbeat import Heartbeat
 
@@ -80,7 +80,7 @@ def _run(
     partition = TaskContext.get().partitionId()
     if token not in _layouts:
         _layouts.clear()
-        _layouts[token] = pickle.loads(load_layout())
+        _layouts[token] = unpack(load_layout())
     layout = _layouts[token]
     mine = msgspec.json.decode(works, type=list[Assignment])
     if remote and not ahead:

@@ -13,6 +13,7 @@ from streamwork.components.operator import names_in_methods
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
 from streamwork.job.node import UNLIMITED, Input, Node, NodeKind, Port
+from streamwork.job.params import Values
 from streamwork.job.semantics import EXACTLY_ONCE, Isolation, Promise, check_operator, check_sink, check_source
 
 
@@ -23,6 +24,7 @@ class Graph:
     job: str
     nodes: tuple[Node, ...]
     promise: Promise = EXACTLY_ONCE
+    params: Values = ()
 
     def __post_init__(self) -> None:
         check_name(self.job, "job name")

@@ -18,7 +18,8 @@ from streamwork.components import (
 )
 from streamwork.components.duration import duration_in_microseconds, seconds
 from streamwork.components.operator import isolates_failures
-from streamwork.job import draw
+from streamwork.errors import WrongUse
+from streamwork.job import draw, params
 from streamwork.job.backoff import Backoff
 from streamwork.job.graph import Graph, duplicate_id
 from streamwork.job.names import check_name
@@ -87,6 +88,19 @@ class Job:
         self.home = _folder_of(sys._getframe(1).f_globals.get("__file__"))
         self._nodes: dict[str, Node] = {}
         self._asked: dict[str, int] = {}  # component -> the parallelism set for it
+        self.params: dict[str, Any] = {}
+        """The parameters that the job file has asked for, with their values."""
+
+    def param(self, name: str, *, default: params.T) -> params.T:
+        """A value that ``--param NAME=VALUE`` gives, or the default, whose type it has: int, float, bool, str, Decimal, timedelta
+        or `Duration`. Ask at the top level of the job file: Spark's workers import it with the same values.
+        """
+        check_name(name, "parameter")
+        if name in self.params:
+            raise WrongUse("SW-JOB-PARAM", f"parameter {name!r} is declared twice", "keep its value in a variable")
+        value = params.ask(name, default, sys._getframe(1).f_globals.get("__name__", ""))
+        self.params[name] = value
+        return value
 
     def source(
         self,
@@ -141,7 +155,8 @@ class Job:
             before = [nodes[one.node] for one in node.inputs]
             count = instances(node, self._asked.get(node.id), chosen.parallelism, before)
             nodes[node.id] = replace(node, parallelism=count)
-        return Graph(self.name, tuple(nodes.values()), chosen.promise)
+        values = tuple((name, params.stored(value)) for name, value in self.params.items())
+        return Graph(self.name, tuple(nodes.values()), chosen.promise, values)
 
     @property
     def components(self) -> dict[str, Any]:

@@ -7,11 +7,13 @@ import importlib.util
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from streamwork.errors import StreamworkError, WrongUse
+from streamwork.job import params
 from streamwork.job.job import Job
 
 
@@ -36,15 +38,25 @@ loading: Path | None = None
 """The file that is being imported now, or None. `Job.run` refuses to run during an import."""
 
 
-def load_job(target: str) -> JobFile:
-    """The job of ``JOBFILE`` or ``JOBFILE:NAME``; NAME is that of its variable or, if there is none, of the job."""
+def load_job(target: str, given: Mapping[str, str] | None = None) -> JobFile:
+    """The job of ``JOBFILE`` or ``JOBFILE:NAME``; NAME is that of its variable or, if there is none, of the job.
+
+    `given` are values of its parameters, as text. The file is imported with them.
+    """
+    found = _load(target, given or {})
+    params.check_known(given or {}, found.job.name, found.job.params)
+    return found
+
+
+def _load(target: str, given: Mapping[str, str]) -> JobFile:
     file, _, name = target.partition(":")
     path = Path(file).absolute()
     if not path.is_file():
         raise WrongUse("SW-JOBFILE-MISSING", f"there is no file {path}", "name the Python file that defines the job")
     if ".." in path.parts:  # the folder before it may be removed, and the path is kept in files
         path = path.parent.resolve() / path.name
-    module = import_file(path)
+    with params.giving(given, path.stem):
+        module = import_file(path)
     jobs = {variable: value for variable, value in vars(module).items() if isinstance(value, Job)}
     if name in jobs:
         return _at_home(jobs[name], path)

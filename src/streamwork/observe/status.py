@@ -17,6 +17,7 @@ from streamwork.epoch.history.values import Result, Seconds
 from streamwork.epoch.in_doubt import InDoubt
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.store import Store
+from streamwork.job.params import Value
 from streamwork.observe.counts import ComponentCounts, read_counts
 from streamwork.observe.dead_letters import LetterCounts, count_letters
 from streamwork.observe.retrying import RetriedEvent, read_retrying
@@ -45,6 +46,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     running: bool | None  # None: unknown; the holder is on another machine and silent
     restarting: bool
     holder: Holder | None
+    params: dict[str, Value]  # of the run that has started last
     standbys: list[Waiting]  # that wait to take the job over
     checkpoint: int | None  # the newest completed one
     age_seconds: float | None
@@ -83,6 +85,7 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
         running=running,
         restarting=holder is not None and holder.restarting and holder.life is Life.RUNNING,
         holder=holder,
+        params=fences.starts.params(),
         standbys=standbys(store.disk, store.folder, clock, RealProcesses()),
         checkpoint=None if done is None else done.epoch,
         age_seconds=None if completed_at is None else round(clock.now() - completed_at, 1),

@@ -19,7 +19,7 @@ import msgspec
 from streamwork.components.duration import seconds
 from streamwork.errors import WrongUse
 from streamwork.hosts.master import DEFAULT_MASTER
-from streamwork.job import Retry, Settings
+from streamwork.job import Retry, Settings, params
 from streamwork.job.jobfile import default_root
 from streamwork.job.retry import policy
 from streamwork.job.semantics import Semantics, Tracking
@@ -135,6 +135,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
             "COMPONENT=POLICY",
         ),
     ] = {}
+    param: Annotated[
+        dict[str, str],
+        Flag("--param", "The value of a parameter that the job file asks for. Repeat for several.", "NAME=VALUE"),
+    ] = {}
     spark_log: Annotated[
         bool, Flag("--spark-log", "Show Spark's own output (otherwise it goes to spark.log in the job's folder).")
     ] = False
@@ -241,4 +245,5 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "drop_state": tuple,
     "refill": tuple,
     "on_error": _on_error,
+    "param": params.parse,
 }

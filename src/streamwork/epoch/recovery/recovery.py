@@ -172,7 +172,9 @@ class Recovery:
         )
         if self._drop.components:
             self._fences.starts.write_dropped(fence, self._drop)
-        self._fences.starts.write(fence, point.at.epoch, point.at.sha256, self._graph.promise, self._sinks.registered)
+        self._fences.starts.write(
+            fence, point.at.epoch, point.at.sha256, self._graph.promise, self._sinks.registered, self._graph.params
+        )
         report(Phase.READY, point.at)
         way = route(point.at, [position for _, position in point.ahead], self._by_plan()) if point.ahead else Route()
         line = self._catalogue.line(point.at)
