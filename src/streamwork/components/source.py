@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from streamwork.components.collector import EventCollector
-from streamwork.components.columns import Columns, as_events
+from streamwork.components.columns import Columns, as_events, conforming
 from streamwork.components.generics import type_arguments
 from streamwork.components.instance import Instance
 from streamwork.components.operator import check_record
@@ -38,7 +39,8 @@ def check_on_error(on_error: str | None) -> OnError | None:
 
 
 class Slice:
-    """Some events of one partition, in offset order, as a source reads them: a list, or columns.
+    """Some events of one partition, in offset order, as a source reads them: a list, or an Arrow batch with the columns of the
+    event, which is checked before it is processed.
 
     `offsets` is the offset of the first event, if the others follow without gaps; else the offsets of all, or a function that
     returns them and is called only if they are needed. The offset of an event must not depend on where the input is cut into
@@ -53,7 +55,11 @@ class Slice:
     __slots__ = ("_offsets", "dropped", "given", "left_out", "letters")
 
     def __init__(
-        self, events: list[Any] | Columns, offsets: Offsets, dropped: int = 0, left_out: Mapping[str, int] | None = None
+        self,
+        events: list[Any] | Columns | pa.RecordBatch,
+        offsets: Offsets,
+        dropped: int = 0,
+        left_out: Mapping[str, int] | None = None,
     ) -> None:
         self.given = events
         self._offsets = offsets
@@ -85,6 +91,11 @@ class Slice:
         else:
             self._offsets = lambda: np.asarray(before() if callable(before) else before, np.int64) + by
 
+    def conform(self, kind: type[Event], source: str) -> None:
+        """Check an Arrow batch of user code. Refuses one that does not hold events of this type."""
+        if isinstance(self.given, pa.RecordBatch):
+            self.given = conforming(kind, self.given, source)
+
     def part(self, given: list[Any] | Columns, at: int) -> Slice:
         """Some of the events of this slice, from the place `at` on, without its counts."""
         offsets = self._offsets + at if isinstance(self._offsets, int) else lambda: self.offsets[at : at + len(given)]
@@ -106,6 +117,8 @@ class Slice:
 
     @property
     def events(self) -> list[Any]:
+        """Not of a batch that has not been checked."""
+        assert not isinstance(self.given, pa.RecordBatch), "check it first"
         return as_events(self.given)
 
 
@@ -254,6 +267,12 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     @abstractmethod
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         """The events from offset `start` up to, not including, `end`: the same ones each time."""
+
+    def slices(self, source: str, partition: str, start: int, end: int) -> Iterator[Slice]:
+        """What `read` gives, checked. `source` is the id of this source in the job, for errors."""
+        for piece in self.read(partition, start, end):
+            piece.conform(self.event, source)
+            yield piece
 
     def earliest(self, partitions: Sequence[str]) -> Mapping[str, int]:
         """The lowest offset of each of these partitions, where a job begins that has never read it. A missing one is 0."""

@@ -103,7 +103,7 @@ class Reading:
                 if name in self.readers:
                     pieces = self.readers[name](partition, start, end)
                 else:
-                    pieces = _recognised(name, source, partition, work, source.read(partition, start, end))
+                    pieces = _recognised(name, source, partition, work, source.slices(name, partition, start, end))
                 if self._gathers(name):
                     pieces = gathered(pieces)
                 for piece in _blamed(name, pieces):
@@ -215,7 +215,7 @@ class Reading:
         if self._chain.graph.promise.acknowledges:
             number = self._chain.read_so_far(name, partition)
             self._ranges_read.setdefault(f"{name}/{partition}", []).append(_Range(number, start, end))
-        pieces = source.read(partition, start, end)
+        pieces = source.slices(name, partition, start, end)
         if (place := f"{name}/{partition}") not in self._recognised:
             self._recognised.add(place)
             pieces = _recognised(name, source, partition, work, pieces)
@@ -257,7 +257,7 @@ class Reading:
         found = ranges[bisect_right(ranges, number, key=lambda one: one.first) - 1]
         source: OffsetSource[Any] = self._chain.graph[name].component
         at = found.first
-        for piece in source.read(partition, found.start, found.end):
+        for piece in source.slices(name, partition, found.start, found.end):
             if number < at + len(piece.given):
                 return as_events(piece.given[number - at : number - at + 1])[0]
             at += len(piece.given)

@@ -267,7 +267,7 @@ class Redelivery(Participant):
         source, _, partition = name.partition("/")
         found: dict[int, str] = {}
         at, wanted = 0, sorted(numbers)
-        slices: Any = self._graph[source].component.read(partition, start, end)
+        slices: Any = self._graph[source].component.slices(source, partition, start, end)
         for piece in slices:
             if at > wanted[-1]:
                 break
