@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -13,6 +12,7 @@ from streamwork.engine import Assignment
 from streamwork.engine.live_task import LiveTask, task_count
 from streamwork.hosts.gang import GangHost
 from streamwork.job import Graph, Layout
+from streamwork.job.params import pack, unpack
 from streamwork.world import RealClock, RealDisk
 
 
@@ -44,13 +44,13 @@ class ThreadLauncher:
     def launch(self, layout: Layout, works: Sequence[Assignment], folder: Path) -> Future[None]:
         from pyspark import cloudpickle
 
-        tasks, packed = task_count(layout), cloudpickle.dumps(layout)
+        tasks, packed = task_count(layout), pack(layout.graph.params, cloudpickle.dumps(layout))
         self.launched += 1
         _launched.append(self)
         self._wanted, self._killed = True, False
         self._threads = ThreadPoolExecutor(tasks + 1, "task")
         made = [
-            LiveTask(pickle.loads(packed), number, works, RealDisk(), RealClock(), folder, self._is_wanted, packed)
+            LiveTask(unpack(packed), number, works, RealDisk(), RealClock(), folder, self._is_wanted, packed)
             for number in range(tasks)
         ]
         running = [self._threads.submit(task.run) for task in made]

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+
 from streamwork.observe.processes import JobProcesses
+from waiting import wait_for
 
 NEST = """
 import ast, subprocess, sys, time
@@ -33,7 +36,9 @@ def test_each_kind_is_found(tmp_path: Path) -> None:
         assert found.driver is not None and found.driver.pid == driver.pid
         assert len(found.below) == 6 and len(found.tasks) == 2
         assert [one.component for one in found.isolated] == ["average-ticket", "count"]
-        found.isolated[0].process.kill()
+        killed = found.isolated[0].process
+        killed.kill()
+        wait_for(lambda: not killed.is_running() or killed.status() == psutil.STATUS_ZOMBIE)
         assert [one.component for one in JobProcesses.of(driver.pid).isolated] == ["count"], "a zombie does not live"
     finally:
         for process in found.below:

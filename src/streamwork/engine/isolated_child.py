@@ -55,6 +55,8 @@ class Child:
         except LinkClosed:
             return
         except Exception as error:
+            if not hasattr(self, "_layout"):  # the layout itself cannot be read: the parent sees an end without a cause
+                raise
             failure = Failure.of(placed(error, self._layout.graph, self._epoch))
             self._link.send(Kind.FAILED, msgspec.json.encode(Reports(failure=failure)))
             while self._link.waits:
