@@ -38,10 +38,13 @@ def is_due(chain: FileChain, epoch: int) -> bool:
 def compact(files: StateFiles, chain: FileChain, rows: RowFormat, stem: str) -> FileRef:
     """Write the snapshot of a chain, as of its last delta. Refuses a damaged file."""
     tables = [conformed(rows, ref, files.read(ref)) for ref in next(ways(chain))]
-    last, key = chain[-1], rows.key_names
-    return files.write(
-        last.path.rpartition("/")[0] + f"/{epoch_of(last):012d}-{stem}{SNAPSHOT}", merge(tables, key), key
-    )
+    key = rows.key_names
+    return files.write(snapshot_path(chain, stem), merge(tables, key), key)
+
+
+def snapshot_path(chain: FileChain, stem: str) -> str:
+    """The path of a snapshot of a chain, as of its last file."""
+    return chain[-1].path.rpartition("/")[0] + f"/{epoch_of(chain[-1]):012d}-{stem}{SNAPSHOT}"
 
 
 def with_known_snapshots(chain: FileChain, known: FileChain) -> tuple[FileRef, ...]:
