@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from streamwork.components import Position, ReadProgress, Sink
@@ -126,7 +127,7 @@ class Saver:
                 created=begun.created,
                 by=begun.by,
                 note=begun.note,
-                written_by=_version(),
+                written_by=version("streamwork"),
                 job=identity.job,
                 uid=identity.uid,
                 groups=identity.groups,
@@ -187,9 +188,3 @@ class Saver:
 def consumer_title(begun: Begun) -> str:
     """How a log shows the savepoint among its consumers."""
     return f"savepoint {begun.name}"
-
-
-def _version() -> str:
-    import streamwork  # it imports this package
-
-    return streamwork.__version__
