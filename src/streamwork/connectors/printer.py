@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+from typing import Any
+
 import pyarrow as pa
 
 from streamwork.components import Observer
@@ -13,4 +16,8 @@ class Printer(Observer):
     def observe(self, sink_id: str, batch: pa.RecordBatch) -> None:
         label = sink_id.removesuffix("-print")
         for row in batch.to_pylist():
-            print(f"{label}: " + ", ".join(f"{name}={value!r}" for name, value in row.items()))
+            print(f"{label}: " + ", ".join(f"{name}={_shown(value)}" for name, value in row.items()))
+
+
+def _shown(value: Any) -> str:
+    return value.isoformat() if isinstance(value, date | datetime) else repr(value)
