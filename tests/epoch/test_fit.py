@@ -116,7 +116,7 @@ def check_all_edits(folder: Path) -> None:
         edit: dict[str, Any] = dict(zip(EDITS, values, strict=True))
         components = {name: RECORDS[edit[name]] for name in ("a", "b", "new") if edit[name] is not None}
         graph = job(folder, edit["uses"], edit["parallelism"], **components).graph()
-        found = fit(graph, 256, manifest, chains, schema_of)
+        found = fit(graph, 256, manifest, chains, schema_of, folder=folder)
         codes, changes = wanted(edit)
         assert found.changes == changes, edit
         if codes:
@@ -150,16 +150,25 @@ def test_reasons_beyond_the_state_come_in_order(tmp_path: Path) -> None:
         asked.append(1)
         return [("uses", "0")]
 
-    found = fit(graph, 256, manifest, chains, schema_of, changed_inputs=changed, promise=before)
+    found = fit(graph, 256, manifest, chains, schema_of, folder=tmp_path, changed_inputs=changed, promise=before)
     assert isinstance(found, Unfit)
     assert [reason.code for reason in found.reasons] == ["SW-SOURCE-CHANGED", "SW-SEMANTICS-CHANGED"]
     found = fit(
-        graph, 256, manifest, chains, schema_of, unknown_drops=["x"], held=["a"], changed_inputs=changed, promise=before
+        graph,
+        256,
+        manifest,
+        chains,
+        schema_of,
+        folder=tmp_path,
+        unknown_drops=["x"],
+        held=["a"],
+        changed_inputs=changed,
+        promise=before,
     )
     assert isinstance(found, Unfit)
     assert [reason.code for reason in found.reasons] == ["SW-STATE-UNKNOWN", "SW-SEMANTICS-CHANGED"]
     assert len(asked) == 1, "no input is opened for a job that does not fit"
-    assert isinstance(fit(graph, 256, manifest, chains, schema_of, promise=graph.promise), RestorePlan)
+    assert isinstance(fit(graph, 256, manifest, chains, schema_of, folder=tmp_path, promise=graph.promise), RestorePlan)
 
 
 def test_a_start_raises_the_first_reason_and_changes_nothing(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 from streamwork.engine import Assignment
 from streamwork.epoch import Host, Manifest, Store
-from streamwork.epoch.recovery.fit import RestorePlan, Unfit, fit
+from streamwork.epoch.recovery.fit import Unfit, fit
 from streamwork.epoch.recovery.verify import Verifier
 from streamwork.epoch.start_records import StartRecords
 from streamwork.errors import Refused
 from streamwork.job import Graph, Layout
-from streamwork.state import FileChains, StateFiles
+from streamwork.state import FileChains, RestorePlan, StateFiles
 
 READ_SECONDS = 5.0
 MOST_SECONDS = 60.0
@@ -57,8 +57,7 @@ class ReadAhead:
             return
         try:
             manifest = self._store.manifest(newest)
-            chains = self._chains(manifest)
-            found = self._fit(identity.groups, manifest, chains)
+            found = self._fit(identity.groups, manifest, self._chains(manifest))
         except Refused as damaged:
             self._tell(newest, damaged.cause)
             return
@@ -68,7 +67,8 @@ class ReadAhead:
             self._layout = Layout.of(self._graph, identity.groups)
         if self._closed:
             return
-        self._host.read_ahead(self._layout, self._works(self._layout, manifest, chains))
+        if found.is_in_place:  # else the start writes the state anew, and reads that
+            self._host.read_ahead(self._layout, self._works(self._layout, manifest, found.chains))
         self.checkpoint = newest
         self.reads += 1
         for problem in self._verifier.problems(manifest):
@@ -85,7 +85,8 @@ class ReadAhead:
 
     def _fit(self, groups: int, manifest: Manifest, chains: FileChains) -> RestorePlan | Unfit:
         files = StateFiles(self._store.disk, self._store.folder)
-        return fit(self._graph, groups, manifest, chains, files.schema, promise=self._starts.promise())
+        promise, folder = self._starts.promise(), self._store.folder
+        return fit(self._graph, groups, manifest, chains, files.schema, folder=folder, promise=promise)
 
     def _tell(self, epoch: int, problem: str) -> None:
         """Report a problem once, unless retention has removed the checkpoint, and its files, meanwhile."""

@@ -9,15 +9,20 @@ from streamwork.state.chain import FileChain, FileChains, epoch_of, essential, i
 from streamwork.state.files import StateFiles
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layered_table import LayeredTable
+from streamwork.state.restore_plan import Change, ComponentPlan, Piece, RestorePlan
 from streamwork.state.table import Table
 from streamwork.state.view import StateView
 
 __all__ = [
+    "Change",
+    "ComponentPlan",
     "FileChain",
     "FileChains",
     "InstanceState",
     "KeyedState",
     "LayeredTable",
+    "Piece",
+    "RestorePlan",
     "State",
     "StateCache",
     "StateFiles",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,29 +24,10 @@ from streamwork.epoch.manifest import Manifest
 from streamwork.errors import Refused
 from streamwork.job import Graph, Node, NodeKind
 from streamwork.job.semantics import Promise
-from streamwork.state import FileChains
+from streamwork.state import Change, ComponentPlan, FileChains, RestorePlan
 from streamwork.state.files import schema_error
 from streamwork.state.rows import RowFormat
 from streamwork.world import FileRef
-
-"""Component -> instance -> chain of state files."""
-
-
-class Change(Enum):
-    """How a component compares with the one whose state is stored."""
-
-    SAME = "same"
-    ADDED = "added"  # it has no state yet
-    CHANGED = "changed"  # its parallelism or the columns of its state
-    GONE = "gone"
-
-
-@dataclass(frozen=True)
-class RestorePlan:
-    """The files that each instance of each component is restored from."""
-
-    chains: FileChains
-    changes: Mapping[str, Change]  # of every component that has state, in the job or in the manifest
 
 
 @dataclass(frozen=True)
@@ -69,6 +50,8 @@ def fit(
     chains: FileChains,
     schema_of: Callable[[FileRef], pa.Schema],
     *,
+    folder: Path,
+    stored_in: Path | None = None,
     unknown_drops: Sequence[str] = (),
     held: Collection[str] = (),
     changed_inputs: Callable[[], Iterable[tuple[str, str]]] = tuple,
@@ -76,9 +59,10 @@ def fit(
 ) -> RestorePlan | Unfit:
     """Compare a job with a manifest.
 
-    `chains` are the sound state files of the manifest, without components whose state is dropped. `unknown_drops` are components
-    whose state is to be dropped although the manifest holds none, `held` those it holds. `changed_inputs` gives (source,
-    partition) of inputs that are not recognised. `promise` is what the last start promised, if it must not change.
+    `chains` are its sound state files, without components whose state is dropped: below `folder`, that of the job, or in another
+    folder that they are `stored_in`. `unknown_drops` are components whose state is to be dropped although the manifest holds
+    none, `held` those it holds. `changed_inputs` gives (source, partition) of inputs that are not recognised. `promise` is what
+    the last start promised, if it must not change.
     """
     formats = {node.id: row_format(graph, node, groups) for node in graph.stateful}
     reasons = [not_held(unknown_drops, held)] if unknown_drops else []  # 1
@@ -92,7 +76,10 @@ def fit(
         reasons += [source_changed(source, partition) for source, partition in changed_inputs()]  # 4
     if promise is not None and promise != graph.promise:
         reasons.append(_semantics(promise, graph.promise))  # 5
-    return Unfit(tuple(reasons), changes) if reasons else RestorePlan(chains, changes)
+    if reasons:
+        return Unfit(tuple(reasons), changes)
+    parts = {name: ComponentPlan.as_stored(stored_in or folder, instances) for name, instances in chains.items()}
+    return RestorePlan(folder, parts, changes)
 
 
 def _component(

@@ -36,7 +36,7 @@ from streamwork.epoch.manifest import Manifest, Plan
 from streamwork.epoch.phases import Phase
 from streamwork.epoch.recovery.catalogue import Catalogue
 from streamwork.epoch.recovery.catch_up import Route, not_replayable, route
-from streamwork.epoch.recovery.fit import RestorePlan, Unfit, fit
+from streamwork.epoch.recovery.fit import Unfit, fit
 from streamwork.epoch.recovery.restore_point import RestorePoint, choose, none_good
 from streamwork.epoch.recovery.sink_paths import SinkPaths
 from streamwork.epoch.recovery.verify import Verifier
@@ -46,7 +46,7 @@ from streamwork.epoch.start_records import Drop
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.state import FileChains, StateFiles
+from streamwork.state import FileChains, RestorePlan, StateFiles
 
 NOTHING = Drop()
 
@@ -107,6 +107,7 @@ class Recovery:
             newest,
             self._chains(newest),
             self._files.schema,
+            folder=self._store.folder,
             unknown_drops=sorted(set(self._drop.components) - held),
             held=held,
             changed_inputs=lambda: changed_inputs(self._graph, self._store.sources()),
@@ -138,7 +139,8 @@ class Recovery:
             rows = self._sinks.ledgers(identity.uid).items()
             self._outdated = {name: row.position for name, row in rows if row is not None and row.position is not None}
         self._fences.check(fence)
-        plan = fit(self._graph, identity.groups, point.at, self._chains(point.at), self._files.schema)
+        chains, folder = self._chains(point.at), self._store.folder
+        plan = fit(self._graph, identity.groups, point.at, chains, self._files.schema, folder=folder)
         if isinstance(plan, Unfit):
             raise plan.refused
         self._plan = plan
