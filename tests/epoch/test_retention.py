@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -177,11 +177,11 @@ def test_the_essential_files_are_those_without_which_it_cannot_be_read(chain: Fi
 # ---- negative controls ----------------------------------------------------------------------------------------------
 
 
-def no_anchor(line: Sequence[Manifest], retain: int, pinned: int | None) -> list[Manifest]:
+def no_anchor(line: Sequence[Manifest], retain: int, pinned: Collection[int]) -> list[Manifest]:
     return list(line[:retain])
 
 
-def everything(line: Sequence[Manifest], retain: int, pinned: int | None) -> list[Manifest]:
+def everything(line: Sequence[Manifest], retain: int, pinned: Collection[int]) -> list[Manifest]:
     return list(line)
 
 

@@ -6,22 +6,23 @@ Errors are raised as they are; `cli.main` turns them into text or JSON and an ex
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import msgspec
 from rich.table import Table
 
+from streamwork.cli.job_arguments import about_a_job, find, load_as_it_ran
 from streamwork.cli.output import JSON, console, print_json, say
 from streamwork.cli.status_text import status_lines
 from streamwork.components.duration import seconds
 from streamwork.epoch.history.values import Seconds
+from streamwork.epoch.job_folder import open_store
 from streamwork.errors import WrongUse
-from streamwork.job.jobfile import load_job
 from streamwork.observe.checkpoints import CheckpointList, read_checkpoints
 from streamwork.observe.status import read_status
-from streamwork.run.stop_request import StopResult, request_stop
+from streamwork.run.savepoints import check_new, create_savepoint
+from streamwork.run.stop_request import StopResult, check_drained, request_stop
 from streamwork.wording import plural
 from streamwork.world import RealClock
 
@@ -30,20 +31,6 @@ WIDTH = 130
 RESTORE = (
     "restore the files from a backup; the next start sets aside what it cannot use, and resumes at an intact checkpoint"
 )
-
-
-def about_a_job(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the arguments JOBFILE[:NAME], or --root ROOT JOB."""
-    root = click.option("--root", type=click.Path(path_type=Path), help="The root; JOB is then the job's name.")
-    return click.argument("job", metavar="JOBFILE[:NAME] | JOB")(root(command))
-
-
-def find(job: str, root: Path | None) -> tuple[Path, str]:
-    """The root and the name of the job. A job file is imported only if one is named."""
-    if root is None or Path(job.partition(":")[0]).is_file():
-        loaded = load_job(job)
-        return (root or loaded.default_root).absolute(), loaded.job.name
-    return root.absolute(), job
 
 
 @click.command("status")
@@ -69,10 +56,26 @@ def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool)
 @click.command("stop")
 @about_a_job
 @click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="How long to wait for the end.")
+@click.option("--savepoint", metavar="NAME", help="Then create a savepoint of the job. Needs the job file.")
+@click.option("--note", default="", help="With --savepoint: why it is made.")
+@click.option("--drain", is_flag=True, help="Read the input that is there first, and fire the timers that are due.")
 @JSON
-def stop_command(job: str, root: Path | None, timeout: str, as_json: bool) -> None:
+def stop_command(
+    job: str, root: Path | None, timeout: str, savepoint: str | None, note: str, drain: bool, as_json: bool
+) -> None:
     """Ask a running job and its standbys to stop after the checkpoint in progress, and wait until they have."""
-    stopped = request_stop(*find(job, root), seconds(timeout), RealClock(), lambda line: say(line, err=True))
+    clock = RealClock()
+    if savepoint is not None:
+        loaded, found = load_as_it_ran(job, root)
+        store = open_store(found, loaded.job.name)
+        check_new(store, savepoint)
+    where = find(job, root)
+    stopped = request_stop(*where, seconds(timeout), clock, lambda line: say(line, err=True), drain)
+    if drain:
+        check_drained(stopped)
+    if savepoint is not None:
+        made = create_savepoint(loaded.job, store, savepoint, note, seconds(timeout), clock)
+        stopped = msgspec.structs.replace(stopped, savepoint=made)
     if as_json:
         print_json(stopped)
     else:
@@ -85,8 +88,9 @@ def stop_line(stopped: StopResult) -> str:
         if stopped.abandoned is None
         else f"; checkpoint {stopped.abandoned}, which waited for a retry, was abandoned: the next start reads its input again"
     )
+    saved = "" if stopped.savepoint is None else f"; savepoint {stopped.savepoint.name} is in {stopped.savepoint.path}"
     standbys = f"; {plural(stopped.standbys, 'standby')} ended" if stopped.standbys else ""
-    return f"{stopped.text}{standbys}{retry}; the last checkpoint is {stopped.checkpoint}"
+    return f"{stopped.text}{standbys}{retry}; the last checkpoint is {stopped.checkpoint}{saved}"
 
 
 @click.command("checkpoints")

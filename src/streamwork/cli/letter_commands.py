@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from streamwork.cli.job_commands import about_a_job, find
+from streamwork.cli.job_arguments import about_a_job, find
 from streamwork.cli.output import JSON, print_json, say
 from streamwork.delivery import Letter
 from streamwork.epoch.store import Store

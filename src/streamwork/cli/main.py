@@ -13,6 +13,7 @@ from streamwork.cli.log_commands import log_group
 from streamwork.cli.output import cell, console, print_json, say
 from streamwork.cli.project_commands import demo_group, dev_command, doctor_command, new_command
 from streamwork.cli.run_command import run_command
+from streamwork.cli.savepoint_commands import savepoint_group
 from streamwork.errors import JobFailed, StreamworkError, WrongUse
 from streamwork.world import print_anything
 
@@ -32,6 +33,7 @@ for command in (
     status_command,
     stop_command,
     checkpoints_command,
+    savepoint_group,
     doctor_command,
     demo_group,
 ):

@@ -314,6 +314,9 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     def keep(self, progress: ReadProgress) -> None:
         """Record how far a job has read, and keep all input that it still needs."""
 
+    def forget(self, uid: str) -> None:
+        """A consumer that `keep` has registered no longer needs anything."""
+
     def partitioning(self) -> Partitioning | None:
         """How keys are distributed over the partitions; None if they are not partitioned by key."""
         return None

@@ -126,6 +126,9 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         )
         self._reader.consumers.keep(progress.uid, needed, progress.source, completed, progress.job)
 
+    def forget(self, uid: str) -> None:
+        self._reader.consumers.forget(uid)
+
     def partitioning(self) -> Partitioning | None:
         settings = self._reader.settings
         return Partitioning(settings.key, settings.groups, settings.partitions) if settings.key else None

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from streamwork.engine.instance import row_format
+from streamwork.epoch.background import Background
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
     from streamwork.epoch.footing import Footing
 
 Snapshots = dict[tuple[str, str], FileRef]
-Background = Callable[[Callable[[], Snapshots]], "Future[Snapshots]"]
-
-
-def at_once(work: Callable[[], Snapshots]) -> Future[Snapshots]:
-    """Run in the foreground, for simulations with a fixed order."""
-    done: Future[Snapshots] = Future()
-    done.set_result(work())
-    return done
 
 
 class Compactor(Participant):
@@ -59,7 +52,7 @@ class Compactor(Participant):
         self._new_stem = new_stem
         self._under_way: Future[Snapshots] | None = None
         self._not_before = 0
-        self.pinned: int | None = None
+        self.pinned: frozenset[int] = frozenset()
         """The epoch whose manifest is to be kept until its snapshots are named."""
 
     def resume(self, footing: Footing) -> Sequence[str]:
@@ -89,7 +82,7 @@ class Compactor(Participant):
         }
         if not any(compaction.is_due(chain, manifest.epoch) for chain in chains.values()):
             return
-        self.pinned = manifest.epoch
+        self.pinned = frozenset({manifest.epoch})
         self._under_way = self._background(lambda: self._write(chains))
 
     def _write(self, chains: Mapping[tuple[str, str], tuple[FileRef, ...]]) -> Snapshots:
@@ -115,7 +108,7 @@ class Compactor(Participant):
         if self._under_way is None or not self._under_way.done():
             return named
         made = self._under_way.result()
-        self._under_way, self.pinned = None, None
+        self._under_way, self.pinned = None, frozenset()
         if not made:
             self._not_before = epoch + compaction.LONGEST_CHAIN
         for (component, instance), snapshot in made.items():
@@ -127,7 +120,7 @@ class Compactor(Participant):
         if self._under_way is None:
             return []
         made = self._under_way.result()
-        self._under_way, self.pinned = None, None
+        self._under_way, self.pinned = None, frozenset()
         return [snapshot.path for snapshot in made.values()]
 
     @property

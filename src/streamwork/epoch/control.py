@@ -4,8 +4,8 @@
     control/ID.answer.json   the driver has done it, or says why not; the process that asked removes it
     control/ID.malformed     a malformed request, moved aside
 
-The driver reads its requests between two epochs, also while it is idle (`epoch.requests`). Correctness does not depend on these
-files, and only a request to stop can stop a driver.
+The driver reads its requests between two epochs, also while it is idle (`epoch.requests`): to stop, or to make a savepoint
+(`epoch.savepoints.taking`). Correctness does not depend on these files, and only a request to stop can stop a driver.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from streamwork.epoch.sealed import to_bytes
+from streamwork.errors import StreamworkError
 from streamwork.world import Clock, Disk
 
 REQUEST, ANSWER, MALFORMED = ".request.json", ".answer.json", ".malformed"
@@ -28,6 +29,7 @@ GONE = "that driver is gone"
 
 class Kind(Enum):
     STOP = "stop"
+    SAVEPOINT = "savepoint"
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -44,6 +46,8 @@ class Answer(msgspec.Struct, frozen=True):
     text: str
     checkpoint: int | None  # the newest completed one, where that is known
     answered_at: float
+    code: str = ""  # of the error, and what to do, if it is not ok
+    action: str = ""
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -109,6 +113,10 @@ class Control:
     def reply(self, request: Request, ok: bool, text: str, checkpoint: int | None = None) -> None:
         self._reply(request.id, ok, text, checkpoint)
 
+    def refuse(self, request: Request, error: StreamworkError) -> None:
+        """The answer is an error, which the process that asked raises."""
+        self._reply(request.id, False, error.cause, None, error.code, error.action)
+
     def _requests_in(self, asked: str, fence: int) -> list[Request]:
         path = self._path(asked, REQUEST)
         if self._disk.exists(self._path(asked, ANSWER)):  # a crash came between the answer and the removal
@@ -134,9 +142,11 @@ class Control:
             return []
         return [Request(asked, Kind(written.kind), written.fence, written.asked_at, written.arguments)]
 
-    def _reply(self, asked: str, ok: bool, text: str, checkpoint: int | None = None) -> None:
+    def _reply(
+        self, asked: str, ok: bool, text: str, checkpoint: int | None = None, code: str = "", action: str = ""
+    ) -> None:
         """The answer first, so that a crash in between leaves a request that was answered, never one that vanished."""
-        answer = Answer(asked, ok, text, checkpoint, self._clock.now())
+        answer = Answer(asked, ok, text, checkpoint, self._clock.now(), code, action)
         self._disk.replace(self._path(asked, ANSWER), to_bytes(answer))
         self._disk.remove(self._path(asked, REQUEST))
 

@@ -47,8 +47,8 @@ from streamwork.delivery.retrying import Watch
 from streamwork.engine import Abandoned
 from streamwork.epoch import reported
 from streamwork.epoch.assigning import Assigner
+from streamwork.epoch.background import Background, at_once
 from streamwork.epoch.collecting import Collector
-from streamwork.epoch.compactor import Background, at_once
 from streamwork.epoch.draft import ManifestDraft
 from streamwork.epoch.effects import Effects
 from streamwork.epoch.epoch import Epoch
@@ -63,6 +63,7 @@ from streamwork.epoch.parts import Parts
 from streamwork.epoch.phases import Listener, Phase
 from streamwork.epoch.recovery.recovery import NOTHING, Recovery
 from streamwork.epoch.requests import Requests
+from streamwork.epoch.savepoints.record import SavepointRecord
 from streamwork.epoch.slices import by_report
 from streamwork.epoch.start_records import Drop
 from streamwork.epoch.starting import Start, Started
@@ -94,7 +95,8 @@ class Driver:
         drop: Drop = NOTHING,
         participants: Sequence[Participant] = (),
     ) -> None:
-        """`depth` is how many epochs may be in flight; `background` is where snapshots are made. With `overlap` an epoch is
+        """`depth` is how many epochs may be in flight; `background` is where snapshots and savepoints are
+        written. With `overlap` an epoch is
         computed while the sinks commit the one before it; None: where the host can. `refill` names sinks that are filled again
         from the kept checkpoints if they are lost. `participants` are informed after the driver's own (`epoch.parts`).
         """
@@ -119,6 +121,8 @@ class Driver:
             history or NoHistory(),
             background,
             self._new_stem,
+            new_uid,
+            self._requests,
             participants,
         )
         self.participants = parts.participants
@@ -312,18 +316,31 @@ class Driver:
 
     # ---- between epochs -------------------------------------------------------------------------------------------
 
+    def save(self, name: str, by: str, note: str) -> SavepointRecord:
+        """A savepoint of the newest checkpoint, in the foreground. No epoch may be in flight."""
+        return self._parts.savepoints.take(self.at, self._parts.savepoints.begun(name, by, note))
+
     def beat(self) -> None:
         """Show other drivers that this one lives. May be called from any thread."""
         self.fences.beat()
 
     def attend(self) -> None:
-        """Between two epochs, and while idle: refuse to go on if another driver has taken the job, and read the requests."""
+        """Between two epochs, and while idle: refuse to go on if another driver has taken the job, and answer requests."""
         self._requests.attend(self.fences)
+        if self._retries is not None:
+            in_flight = list(self._in_flight)
+            for participant in self.participants:
+                participant.between(self.at, in_flight)
 
     @property
     def stop_requested(self) -> bool:
         """True if a signal, or a request that was read, asks for a stop."""
         return self._requests.stop_requested
+
+    @property
+    def drain_requested(self) -> bool:
+        """True if a request that was read asks to stop when the present input has been read."""
+        return self._requests.drain_requested
 
     @property
     def refusals(self) -> Mapping[str, int]:

@@ -138,6 +138,10 @@ class Fences:
         number = max(self._numbers(FENCE), default=None)
         return number if number is not None and self._read_beat(number).phase is HolderState.RUNNING else None
 
+    def lease_of(self, number: int) -> float:
+        """How long the holder of a fence must be watched before it counts as dead."""
+        return self._read_fence(number).lease
+
     def look(self) -> Sign | None:
         """The newest fence and the last beat of its holder."""
         fence = self.newest()

@@ -4,8 +4,7 @@ A driver informs its participants of every state that an epoch enters, in the or
 why it is in that order): after the durable effect of that state, and before the next one begins. A participant may have
 durable effects of its own, which the next start must be able to do again or without. An error that it raises ends the driver.
 
-To take part, derive from `Participant`, define the methods that matter, and join the list. Savepoints, metrics and the console do
-so, too.
+To take part, derive from `Participant`, define the methods that matter, and join the list.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from streamwork.epoch.epoch import Epoch, State
 if TYPE_CHECKING:
     from streamwork.epoch.draft import ManifestDraft
     from streamwork.epoch.footing import Footing
+    from streamwork.epoch.manifest import Manifest
 
 
 class Participant:
@@ -53,6 +53,11 @@ class Participant:
 
     def failed(self, epoch: Epoch) -> None:
         """Instead of 3: an attempt raised an error. The driver ends."""
+
+    def between(self, at: Manifest, unprepared: Sequence[Epoch]) -> None:
+        """Between two epochs, and now and then while nothing happens. `at` is the newest completed checkpoint, which is pruned
+        already; `unprepared` are the epochs in flight.
+        """
 
     def close(self, unprepared: Sequence[Epoch]) -> None:
         """The driver ends, and leaves these epochs unprepared."""

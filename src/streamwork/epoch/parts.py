@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from streamwork.epoch.background import Background
 from streamwork.epoch.claims import Claims
-from streamwork.epoch.compactor import Background, Compactor
+from streamwork.epoch.compactor import Compactor
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.history.recorder import Recorder
@@ -17,6 +18,8 @@ from streamwork.epoch.planner import Planner
 from streamwork.epoch.pruning import Pruner
 from streamwork.epoch.read_progress import ProgressReporter
 from streamwork.epoch.redelivery import Redelivery
+from streamwork.epoch.requests import Requests
+from streamwork.epoch.savepoints.taking import SavepointTaker
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.store import Store
 from streamwork.epoch.views import Views
@@ -37,6 +40,8 @@ class Parts:
         recorder: Recorder,
         background: Background,
         new_stem: Callable[[], str],
+        new_uid: Callable[[], str],
+        requests: Requests,
         more: Sequence[Participant],
     ) -> None:
         """`new_stem` gives names that were never used before: fence and attempt. `more` participants are informed last."""
@@ -54,7 +59,10 @@ class Parts:
             Claims(store.disk, store.folder) if host.continuous else None,
         )
         self.compactor = Compactor(graph, files, background, new_stem, store.discard_files)
-        self.pruner = Pruner(store, fences, self.compactor, settings.retain)
+        self.savepoints = SavepointTaker(
+            graph, store, clock, fences, requests, self.planner, background, new_stem, new_uid
+        )
+        self.pruner = Pruner(store, fences, self.compactor, (self.compactor, self.savepoints), settings.retain)
         views = Views(graph, store, fences)
         self.progress = ProgressReporter(graph, store.folder.name, fences, self.pruner, views, clock)
         self.participants: tuple[Participant, ...] = (
@@ -66,6 +74,7 @@ class Parts:
             views,
             EpochRecorder(clock, recorder),  # behind all that may fail: an epoch is recorded when it is over
             self.progress,
+            self.savepoints,
             *more,
         )
 

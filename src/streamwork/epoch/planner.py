@@ -11,7 +11,7 @@ from msgspec import UNSET
 from streamwork.components import Position
 from streamwork.components.position import CLOCK
 from streamwork.engine import EndKnown
-from streamwork.epoch.claims import Claims
+from streamwork.epoch.claims import Claims, within_input
 from streamwork.epoch.epoch import Epoch
 from streamwork.epoch.history.lag import InputEnds
 from streamwork.epoch.identities import Identities
@@ -124,6 +124,15 @@ class Planner(Participant):
         now = Partitions.of(self._graph, self._fixed)
         start = starts(self._graph, now, at.furthest(self._lost), self._latest)
         self._goal = Goal(known_ends(self._graph, begins(self._graph, now, start)), self._now())
+
+    def taken(self, at: Position, unprepared: Sequence[Epoch]) -> Position:
+        """Under at-most-once: how far the input may have been processed beyond a position, also by `unprepared` epochs."""
+        if not self._graph.promise.at_most_once:
+            return Position()
+        found = at.furthest(self._lost)
+        for epoch in unprepared:
+            found = found.furthest(epoch.plan.end)
+        return found if self._claims is None else found.furthest(within_input(self._graph, self._claims.furthest()))
 
     @property
     def asks(self) -> bool:

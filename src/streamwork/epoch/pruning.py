@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from streamwork.epoch.compactor import Compactor
 from streamwork.epoch.fences import Fences
@@ -14,17 +15,27 @@ CLEAN_UP_EVERY = 20
 """After so many epochs, files of failed and abandoned attempts are searched for."""
 
 
+class Pins(Protocol):
+    """A part that needs checkpoints beyond their time."""
+
+    @property
+    def pinned(self) -> frozenset[int]:
+        """Epochs whose manifests are to be kept, with their files."""
+
+
 class Pruner:
     """Knows the checkpoints that are kept. A driver that has lost its job stops here: what it would remove may be what the new
     one builds on.
     """
 
-    def __init__(self, store: Store, fences: Fences, compactor: Compactor, retain: int) -> None:
+    def __init__(self, store: Store, fences: Fences, compactor: Compactor, pins: Sequence[Pins], retain: int) -> None:
+        """Checkpoints that any of `pins` has pinned are kept."""
         self.line: Sequence[Manifest] = ()
         """The newest checkpoint and those of its ancestors that are kept, newest first."""
         self._store = store
         self._fences = fences
         self._compactor = compactor
+        self._pins = pins
         self._retain = retain
         self._cleaned = 0  # the epoch after which files were last searched for
 
@@ -52,7 +63,7 @@ class Pruner:
         pruning is `whole`. Clean up: remove files of this fence and of lower ones that no manifest names.
         """
         self._fences.check(fence)
-        keep = kept(self.line, self._retain, self._compactor.pinned)
+        keep = kept(self.line, self._retain, frozenset().union(*(one.pinned for one in self._pins)))
         named = {path for manifest in keep for path in manifest.files}
         epochs = {manifest.epoch for manifest in keep}
         gone = [manifest for manifest in self.line if manifest.epoch not in epochs]

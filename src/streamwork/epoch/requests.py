@@ -1,4 +1,6 @@
-"""Requests to stop, by a signal or by a file in `control/`, as the drivers of one run know them. A restart does not forget them."""
+"""Requests to the drivers of one run: to stop, by a signal or by a file in `control/`, which a restart does not forget; and for
+savepoints, by a file, to one driver.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ from collections.abc import Callable
 
 from streamwork.epoch.control import Control, Kind, Request
 from streamwork.epoch.fences import Fences
+from streamwork.errors import StreamworkError
 
+DRAIN = "drain"
+"""An argument of a request to stop: read the rest of the input first."""
 READ_SECONDS = 0.2
 """How often, at most, a driver reads its requests between epochs."""
 
@@ -25,11 +30,18 @@ class Requests:
         self._signalled = signalled
         self._read_at = float("-inf")
         self._stops: list[Request] = []
+        self.savepoints: list[Request] = []
+        """The requests for a savepoint when the files were last read."""
 
     @property
     def stop_requested(self) -> bool:
         """True if a signal, or a request that was read, asks for a stop. May be called from any thread."""
-        return self._signalled() or bool(self._stops)
+        return self._signalled() or any(not _drains(request) for request in self._stops)
+
+    @property
+    def drain_requested(self) -> bool:
+        """True if a request that was read asks to stop when the input that was there then has been read."""
+        return any(_drains(request) for request in self._stops)
 
     @property
     def stop_requested_by_file(self) -> bool:
@@ -52,9 +64,18 @@ class Requests:
         return self.stop_requested
 
     def _read(self, control: Control, fence: int) -> None:
-        for request in control.requests(fence):
-            if request.kind is Kind.STOP and request not in self._stops:
-                self._stops.append(request)
+        found = control.requests(fence)
+        self.savepoints = [request for request in found if request.kind is Kind.SAVEPOINT]
+        self._stops += [request for request in found if request.kind is Kind.STOP and request not in self._stops]
+
+    def saved(self, request: Request, checkpoint: int) -> None:
+        """The savepoint is complete."""
+        assert self._control is not None, "it was read there"
+        self._control.reply(request, True, request.arguments.get("name", ""), checkpoint)
+
+    def not_saved(self, request: Request, error: StreamworkError) -> None:
+        assert self._control is not None, "it was read there"
+        self._control.refuse(request, error)
 
     def answer(self, ok: bool, text: str, checkpoint: int | None) -> None:
         """The run ends: answer every request to stop it. `checkpoint` is the newest completed one."""
@@ -62,3 +83,7 @@ class Requests:
             assert self._control is not None, "it was read there"
             with contextlib.suppress(OSError):  # the process that asked sees that the driver has ended
                 self._control.reply(request, ok, text, checkpoint)
+
+
+def _drains(request: Request) -> bool:
+    return DRAIN in request.arguments

@@ -8,15 +8,15 @@ manifest to build on: the state files of a manifest that are not needed by all w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from streamwork.epoch.manifest import Manifest
 from streamwork.state import essential
 
 
-def kept(line: Sequence[Manifest], retain: int, pinned: int | None = None) -> list[Manifest]:
-    """Of a line of manifests, the newest first, those to keep, in the same order. The one that is pinned is kept in any case."""
-    keep = [manifest for place, manifest in enumerate(line) if place < retain or manifest.epoch == pinned]
+def kept(line: Sequence[Manifest], retain: int, pinned: Collection[int] = ()) -> list[Manifest]:
+    """Of a line of manifests, the newest first, those to keep, in the same order. Epochs that are pinned are kept in any case."""
+    keep = [manifest for place, manifest in enumerate(line) if place < retain or manifest.epoch in pinned]
     if not line:
         return keep
     needed = vital(line[0])

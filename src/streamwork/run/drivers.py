@@ -25,6 +25,7 @@ from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.retry_notes import RetryNotes
 from streamwork.run.standby import SPARK_LOG, Heir, LostRace, StandbyRun, check_standby, is_lost_race
+from streamwork.run.stop_request import STOPPED
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
 from streamwork.run.tally import Tally
@@ -79,7 +80,7 @@ class Drivers:
                 advise(error, self._options.command)
             raise
         self._end(End.FINISHED)
-        self._answer(True, "stopped")
+        self._answer(True, STOPPED)
         return restarts
 
     def _end(self, otherwise: End) -> None:
@@ -207,7 +208,11 @@ class Drivers:
         ends = catches_up or all(node.component.bounded for node in self._graph.sources)
         if catches_up or (ends and self._options.mode is Mode.LIVE):
             driver.end_where_input_ends()
+        drains = False
         while not driver.stop_requested:
+            if driver.drain_requested and not drains:
+                drains = ends = True
+                driver.end_where_input_ends()
             planned = self._clock.monotonic()
             if driver.is_caught_up() and not driver.unsettled():
                 return

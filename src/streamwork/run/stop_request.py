@@ -11,11 +11,15 @@ from streamwork.delivery.retrying import Mark, marks
 from streamwork.epoch.control import GONE, Control, Kind
 from streamwork.epoch.fences import Fences, Life
 from streamwork.epoch.job_folder import open_store
+from streamwork.epoch.requests import DRAIN
 from streamwork.errors import JobFailed
+from streamwork.run.savepoints import SavepointMade
 from streamwork.run.standbys import ask_to_end, standbys
 from streamwork.world import Clock, RealProcesses
 
 POLL_SECONDS = 0.05
+STOPPED = "stopped"
+"""The answer of a run that ends because of the request."""
 NOTE_SECONDS = 5.0
 """Time between two notes about the wait."""
 GRACE_SECONDS = 5.0
@@ -34,12 +38,19 @@ class StopResult(msgspec.Struct, frozen=True):
     text: str
     abandoned: int | None = None  # the checkpoint that waited for a retry, which the stop cancelled
     standbys: int = 0  # that were waiting, and have ended
+    savepoint: SavepointMade | None = None
 
 
 def request_stop(
-    root: Path, job: str, timeout: float, clock: Clock, note: Callable[[str], object] = lambda line: None
+    root: Path,
+    job: str,
+    timeout: float,
+    clock: Clock,
+    note: Callable[[str], object] = lambda line: None,
+    drain: bool = False,
 ) -> StopResult:
-    """Ask the driver to stop after the epoch in progress, and wait until it has. Raises SW-STOP-TIMEOUT.
+    """Ask the driver to stop after the epoch in progress, and wait until it has. Raises SW-STOP-TIMEOUT. With `drain`, it first
+    reads the input that is there.
 
     If the driver fails meanwhile and the same run restarts the job, the request goes to the new driver. The standbys are
     asked first, so that none takes the job over meanwhile; one that is doing so stops like a driver.
@@ -48,7 +59,7 @@ def request_stop(
     asked = standbys(store.disk, store.folder, clock, processes)
     for one in asked:
         ask_to_end(store.disk, store.folder, one)
-    stopped = _stop_driver(root, job, timeout, clock, note)
+    stopped = _stop_driver(root, job, timeout, clock, note, drain)
     ids = {one.id for one in asked}
     while left := [one for one in standbys(store.disk, store.folder, clock, processes) if one.id in ids]:
         if clock.monotonic() >= until:
@@ -59,11 +70,23 @@ def request_stop(
             )
         clock.sleep(POLL_SECONDS)
     if asked and not stopped.was_running:
-        stopped = _stop_driver(root, job, max(0.0, until - clock.monotonic()), clock, note)
+        stopped = _stop_driver(root, job, max(0.0, until - clock.monotonic()), clock, note, drain)
     return msgspec.structs.replace(stopped, standbys=len(asked))
 
 
-def _stop_driver(root: Path, job: str, timeout: float, clock: Clock, note: Callable[[str], object]) -> StopResult:
+def check_drained(stopped: StopResult) -> None:
+    """Refuse what is not the end of a job that has read the rest of its input."""
+    if stopped.text != STOPPED:
+        raise JobFailed(
+            "SW-STOP-NOT-DRAINED",
+            f"the rest of the input of {stopped.job} was not read: {stopped.text}",
+            "`streamwork run --until-caught-up` reads it; then create the savepoint. Nothing was saved",
+        )
+
+
+def _stop_driver(
+    root: Path, job: str, timeout: float, clock: Clock, note: Callable[[str], object], drain: bool
+) -> StopResult:
     store, processes = open_store(root, job), RealProcesses()
     fences = Fences(store.disk, store.folder, clock, processes)
     control = Control(store.disk, store.folder, clock)
@@ -96,7 +119,7 @@ def _stop_driver(root: Path, job: str, timeout: float, clock: Clock, note: Calla
         if holder.fence != fence or answer is not None:
             if asked:
                 control.withdraw(asked)
-            asked, fence = control.ask(Kind.STOP, holder.fence), holder.fence
+            asked, fence = control.ask(Kind.STOP, holder.fence, {DRAIN: "true"} if drain else None), holder.fence
         now = clock.monotonic()
         if now >= until:
             raise JobFailed(
@@ -106,15 +129,16 @@ def _stop_driver(root: Path, job: str, timeout: float, clock: Clock, note: Calla
                 "process (kill -9): nothing is lost, and the next start resumes at the last checkpoint",
             )
         if now >= next_note:
-            note(_note(str(holder.process), retried, until - now))
+            note(_note(str(holder.process), retried, until - now, drain))
             next_note = now + NOTE_SECONDS
         clock.sleep(POLL_SECONDS)
 
 
-def _note(process: str, retried: dict[int, Mark], left: float) -> str:
+def _note(process: str, retried: dict[int, Mark], left: float, drain: bool) -> str:
     waiting = f"(waiting {left:.0f} s more)"
     if not retried:
-        return f"asked {process} to stop; it completes the epoch in progress {waiting}"
+        first = "reads the rest of the input" if drain else "completes the epoch in progress"
+        return f"asked {process} to stop; it {first} {waiting}"
     mark = retried[max(retried)]
     what = f"{mark.component}[{mark.instance}] retries an event of checkpoint {mark.epoch}"
     return f"asked {process} to stop; {what}, and stops retrying {waiting}"

@@ -265,6 +265,12 @@ class SimulatedDisk:
             self._sync_folder(path.parent)
         return SimulatedFile(self, path, self._file(path))
 
+    def remove_tree(self, folder: Path) -> None:
+        self._check_alive()
+        for path in sorted((path for path in self._names if folder in (path, *path.parents)), reverse=True):
+            self._rename(f"unlink {path}", path, None)
+        self.sync_names(folder.parent)
+
     def remove_abandoned(self, folder: Path, *, below: bool = False) -> None:
         self._check_alive()
         for path in self.abandoned():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,9 @@ class Disk(Protocol):
 
     def open_append(self, path: Path) -> DiskFile:
         """Open for appending. The *name* of a new file is durable when this returns."""
+
+    def remove_tree(self, folder: Path) -> None:
+        """Remove a folder with all that is in it. A crash may leave any part of it. Does nothing if it does not exist."""
 
     def remove_abandoned(self, folder: Path, *, below: bool = False) -> None:
         """Remove the temporary files that `create` and `replace` of dead processes left in a folder. With `below`, also in its
@@ -174,6 +178,11 @@ class RealDisk:
         if is_new:
             self._sync_folder(path.parent)
         return opened
+
+    def remove_tree(self, folder: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+            self._sync_folder(folder.parent)
 
     def remove_abandoned(self, folder: Path, *, below: bool = False) -> None:
         remove_abandoned(folder, below)
