@@ -170,6 +170,7 @@ def test_without_a_history_the_rest_is_there(tmp_path: Path) -> None:
         "streamwork_checkpoint_timestamp_seconds",
         "streamwork_dead_letters_total",
         "streamwork_standbys",
+        "streamwork_verdict",
         "streamwork_waiting_events",
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from streamwork.delivery.counts import KINDS
+from streamwork.engine.vitals import EdgeVital
 from streamwork.epoch.fences import Holder, Life, moment
 from streamwork.epoch.history.lag import Lag
 from streamwork.epoch.history.values import Seconds
@@ -17,6 +18,7 @@ from streamwork.observe.counts import ComponentCounts
 from streamwork.observe.dead_letters import LetterCounts
 from streamwork.observe.retrying import RetriedEvent
 from streamwork.observe.status import RECENT, JobStatus
+from streamwork.observe.verdicts import Kind, Verdict
 from streamwork.observe.waiting import WaitingEvents
 from streamwork.run.standbys import Waiting
 from streamwork.wording import plural
@@ -27,7 +29,7 @@ MOST_LISTED = 5
 
 def status_lines(status: JobStatus) -> list[str]:
     """The status of a job in a few lines."""
-    lines = [f"job {status.job}, root {status.root}", holder_line(status.holder)]
+    lines = [f"job {status.job}, root {status.root}", holder_line(status.holder), *verdict_lines(status.verdicts)]
     if status.params:
         lines.append("parameters: " + ", ".join(f"{name}={text_of(value)}" for name, value in status.params.items()))
     lines += [standby_line(one) for one in status.standbys]
@@ -37,6 +39,7 @@ def status_lines(status: JobStatus) -> list[str]:
     if status.position:
         lines.append(f"position: {status.position}")
     lines += retry_lines(status.retrying)
+    lines += pressure_lines(status.edges)
     lines += lag_lines(status.lag, bool(status.running))
     if status.steps is not None:
         lines.append(f"last steps: {durations(status.steps)}")
@@ -66,6 +69,31 @@ def holder_line(holder: Holder | None) -> str:
             return f"not running: {process} was killed or has crashed ({fence}); start the job again"
         case Life.UNKNOWN:
             return f"perhaps running: {process} ({fence}) is on another machine and gave no sign of life"
+
+
+def verdict_lines(found: Sequence[Verdict]) -> list[str]:
+    """What is so, and what to do about it."""
+    lines = []
+    for one in found:
+        if one.kind is Kind.NOT_RUNNING:  # the line about the holder says it
+            continue
+        lines.append(f"{one.kind.value}: {one.text}")
+        lines += [f"  {detail}" for detail in one.details]
+        lines += [f"  advice: {one.advice}"] if one.advice else []
+        lines += [f"  command: {one.command}"] if one.command else []
+    return lines
+
+
+def pressure_lines(edges: Sequence[EdgeVital]) -> list[str]:
+    """The channels that are full or have dropped events."""
+    lines = []
+    for one in edges:
+        if one.since is None and not one.dropped:
+            continue
+        state = "has room" if one.since is None else "full"
+        dropped = f", {one.dropped:,} dropped" if one.dropped else ""
+        lines.append(f"channel {one.sender} -> {one.receiver}: {state}, {one.events:,} events wait{dropped}")
+    return lines
 
 
 def standby_line(one: Waiting) -> str:

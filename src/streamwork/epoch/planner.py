@@ -156,6 +156,9 @@ class Planner(Participant):
         before, self._polled = self._polled, self._polled_by(epoch.manifest)
         self._exhausted = self._polled == before
         self._asked()
+        if self._claims is not None:  # the plans of a continuous host do not know how far the input was read
+            at = epoch.manifest.positions
+            self._input_ends.update(at, at, begins(self._graph, self.partitions, at))
 
     def idle(self, epoch: Epoch) -> None:
         """Sources without offsets gave nothing: the plan stands, and asking again takes no new number."""

@@ -41,6 +41,8 @@ class JobMetrics(Collector):
         yield self._lag()
         yield from self._unfinished()
         yield self._standbys()
+        yield self._verdicts()
+        yield from self._edges()
 
     def _events(self, name: str, what: str, which: str) -> Metric:
         family = CounterMetricFamily(name, what, labels=["job", "component", "instance", "kind"])
@@ -98,6 +100,36 @@ class JobMetrics(Collector):
         family = GaugeMetricFamily("streamwork_standbys", "Standbys that wait to take the job over.", labels=["job"])
         family.add_metric([self._status.job], len(self._status.standbys))
         return family
+
+    def _verdicts(self) -> Metric:
+        family = GaugeMetricFamily(
+            "streamwork_verdict", "1 for each verdict that holds.", labels=["job", "verdict", "component"]
+        )
+        for kind, component in sorted({(one.kind.value, one.component) for one in self._status.verdicts}):
+            family.add_metric([self._status.job, kind, component], 1)
+        return family
+
+    def _edges(self) -> Iterator[Metric]:
+        labels = ["job", "sender", "receiver"]
+        waiting = GaugeMetricFamily(
+            "streamwork_channel_waiting_events", "Events that wait in a channel between instances.", labels=labels
+        )
+        size = GaugeMetricFamily("streamwork_channel_waiting_bytes", "About how many bytes they take.", labels=labels)
+        full = GaugeMetricFamily("streamwork_channel_full", "1 while a channel is full.", labels=labels)
+        seconds = CounterMetricFamily(
+            "streamwork_channel_full_seconds", "How long a channel was full, since its task began.", labels=labels
+        )
+        dropped = CounterMetricFamily(
+            "streamwork_channel_dropped_events", "Events dropped before a full channel, by policy.", labels=labels
+        )
+        for edge in self._status.edges:
+            names = [self._status.job, edge.sender, edge.receiver]
+            waiting.add_metric(names, edge.events)
+            size.add_metric(names, edge.bytes)
+            full.add_metric(names, edge.since is not None)
+            seconds.add_metric(names, edge.full_seconds)
+            dropped.add_metric(names, edge.dropped)
+        yield from (waiting, size, full, seconds, dropped)
 
     def _unfinished(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily(

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from streamwork.components import Position
+from streamwork.engine.vitals import EdgeVital, InstanceVital
 from streamwork.epoch.fences import Fences, Holder, Life
 from streamwork.epoch.history.lag import Lag, lags
 from streamwork.epoch.history.reading import in_doubt, input_ends, outcomes, rows
@@ -21,6 +22,8 @@ from streamwork.job.params import Value
 from streamwork.observe.counts import ComponentCounts, read_counts
 from streamwork.observe.dead_letters import LetterCounts, count_letters
 from streamwork.observe.retrying import RetriedEvent, read_retrying
+from streamwork.observe.verdicts import Verdict, judge
+from streamwork.observe.verdicts.reading import read_signs
 from streamwork.observe.waiting import WaitingEvents, read_waiting
 from streamwork.run.standbys import Waiting, standbys
 from streamwork.world import Clock, RealProcesses
@@ -62,6 +65,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     retrying: list[RetriedEvent]  # what the checkpoint in progress waits for
     waiting: WaitingEvents
     dead_letters: LetterCounts
+    verdicts: tuple[Verdict, ...]  # what all this means, the worst first
+    edges: tuple[EdgeVital, ...]  # bounded channels between instances
+    instances: tuple[InstanceVital, ...]
     in_doubt: list[InDoubt]  # under at-most-once: input of interrupted epochs
 
 
@@ -79,6 +85,7 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
     completed_at = None if done is None else _written_at(store, done.epoch)
     history = store.folder / "history.sqlite"
     recent = rows(history, RECENT)
+    signs = read_signs(store, root, job, clock, holder, running, None if done is None else done.manifest)
     return JobStatus(
         job=job,
         root=str(root),
@@ -103,6 +110,9 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
         else [],
         waiting=read_waiting(store, clock.now()),
         dead_letters=count_letters(store),
+        verdicts=judge(signs),
+        edges=tuple(edge for task in signs.tasks for edge in task.edges),
+        instances=tuple(one for task in signs.tasks for one in task.instances),
         in_doubt=in_doubt(history),
     )
 

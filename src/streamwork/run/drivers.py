@@ -23,6 +23,7 @@ from streamwork.run.backfill import advise_batch, everything
 from streamwork.run.mode import Mode
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
+from streamwork.run.record import RunRecorder
 from streamwork.run.retry_notes import RetryNotes
 from streamwork.run.standby import SPARK_LOG, Heir, LostRace, StandbyRun, check_standby, is_lost_race
 from streamwork.run.stop_request import STOPPED
@@ -49,12 +50,15 @@ class Drivers:
         _check_refill(graph, options.refill)
         self._graph = everything(graph) if options.mode is Mode.BATCH else graph
         self._host: Host | None = None  # while a driver runs
-        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher)
         self._options = options
         self._background = ThreadPoolExecutor(1, "streamwork-background", initializer=step_back)  # for snapshots
         self._watcher = watcher
         self._clock = clock
         self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
+        self._record = RunRecorder(
+            self._store.disk, self._store.folder, clock, options.mode.value, self.settings.checkpoint_every
+        )
+        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher, self._record)
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
         self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
@@ -133,6 +137,7 @@ class Drivers:
         try:
             started = driver.start()
             self._holder = driver
+            self._record.started(self.fence)
             if self._standby is not None and heir is not None:
                 self._standby.took_over()
             self.started = self.started or started
@@ -142,6 +147,7 @@ class Drivers:
         except BaseException as error:
             self._host = None
             self._holder = driver if driver.fences.mine is not None else self._holder
+            self._record.failed(self.fence, error)
             with contextlib.suppress(Exception):  # the first error is raised
                 _close(driver, host)
             self.tally.end_of(driver)
@@ -276,6 +282,7 @@ class Drivers:
             self._holder.beat()
         if self.driver is not None and self.driver is not self._holder:  # it is about to claim the job
             self.driver.beat()
+        self._record.write()
         if self._retries and self.fence:
             self._retry_notes.check(self.fence)
 

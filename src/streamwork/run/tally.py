@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from streamwork.epoch import Driver, Manifest, Phase
 from streamwork.epoch.in_doubt import InDoubt
+from streamwork.run.record import RunRecorder
 from streamwork.run.watcher import Watcher
 
 
 class Tally:
     """The counts of a run. Passes each phase on to the watcher."""
 
-    def __init__(self, sources: tuple[str, ...], watcher: Watcher | None) -> None:
+    def __init__(self, sources: tuple[str, ...], watcher: Watcher | None, recorder: RunRecorder) -> None:
         self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = self.late = 0
         self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # by key: a restart finds the same ones again
         self._sources = sources
         self._watcher = watcher
+        self._recorder = recorder
 
     def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
         if manifest is not None and phase is Phase.COMPLETE:
@@ -26,6 +28,7 @@ class Tally:
                 self.dead_letters += counters["dead_letters"]
                 self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
                 self.late += counters.get("late", 0)
+        self._recorder.on_phase(phase, epoch)
         if self._watcher is not None:
             self._watcher.on_phase(phase, epoch, manifest)
 

@@ -16,9 +16,9 @@ from typing import TypeVar
 import msgspec
 
 from streamwork.delivery.counts import KINDS, Counts
-from streamwork.epoch.history.lag import InputEnd
-from streamwork.epoch.history.tables import ENDS, NAMES, STEPS, marks, open_history
-from streamwork.epoch.history.values import Result, Row
+from streamwork.epoch.history.lag import InputEnd, Sample
+from streamwork.epoch.history.tables import ENDS, NAMES, SAMPLES, STATES, STEPS, marks, open_history
+from streamwork.epoch.history.values import Result, Row, StateSize
 from streamwork.epoch.in_doubt import InDoubt
 
 T = TypeVar("T")
@@ -26,6 +26,10 @@ KEEP = 10_000
 """How many epochs are kept."""
 KEEP_COUNTS = 1_000
 """Of how many epochs the counts of every instance are kept."""
+KEEP_SAMPLES = 7_200.0
+"""Of how many seconds samples of the input are kept."""
+KEEP_STATES = 86_400.0
+"""Of how many seconds the sizes of the states are kept."""
 TRIM_EVERY = 100
 MOST_WARNINGS = 5
 """Maximum warnings per run."""
@@ -53,8 +57,11 @@ class History:
         news = self._attempt(lambda db: _doubt(db, found), "what is in doubt")
         return found if news is None else news  # reported twice rather than never
 
-    def input_ends(self, ends: Sequence[InputEnd]) -> None:
-        self._attempt(lambda db: _write_ends(db, ends), "where input ends")
+    def input_ends(self, ends: Sequence[InputEnd], samples: Sequence[Sample] = ()) -> None:
+        self._attempt(lambda db: _write_ends(db, ends, samples), "where input ends")
+
+    def state_sizes(self, sizes: Sequence[StateSize]) -> None:
+        self._attempt(lambda db: _write_sizes(db, sizes), "how large the states are")
 
     def back_to(self, epoch: int) -> None:
         try:
@@ -182,10 +189,28 @@ def _doubt(db: sqlite3.Connection, found: Sequence[InDoubt]) -> list[InDoubt]:
         return [one for one in open_ones if db.execute(insert, msgspec.structs.astuple(one)).rowcount]
 
 
-def _write_ends(db: sqlite3.Connection, ends: Sequence[InputEnd]) -> None:
-    insert = f"INSERT OR REPLACE INTO ends ({ENDS}) VALUES ({marks(InputEnd.__struct_fields__)})"
+def _write_ends(db: sqlite3.Connection, ends: Sequence[InputEnd], samples: Sequence[Sample]) -> None:
     with db:
-        db.executemany(insert, [msgspec.structs.astuple(one) for one in ends])
+        _replace(db, "ends", ENDS, ends)
+        _replace(db, "samples", SAMPLES, samples)
+        _trim(db, "samples", KEEP_SAMPLES, samples)
+
+
+def _write_sizes(db: sqlite3.Connection, sizes: Sequence[StateSize]) -> None:
+    with db:
+        _replace(db, "states", STATES, sizes)
+        _trim(db, "states", KEEP_STATES, sizes)
+
+
+def _replace(db: sqlite3.Connection, table: str, names: str, rows: Sequence[msgspec.Struct]) -> None:
+    values = [msgspec.structs.astuple(row) for row in rows]
+    if values:
+        db.executemany(f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks(values[0])})", values)
+
+
+def _trim(db: sqlite3.Connection, table: str, seconds: float, news: Sequence[Sample | StateSize]) -> None:
+    if news:
+        db.execute(f"DELETE FROM {table} WHERE at < ?", (news[0].at - seconds,))
 
 
 def _is_committed(db: sqlite3.Connection, epoch: int, fence: int) -> bool:

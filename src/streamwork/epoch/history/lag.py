@@ -2,7 +2,7 @@
 
 The driver reads the end of each source about once a second, while it plans, and records it in ``history.sqlite``. Readers
 (`status`, metrics) compare that with the position of the newest completed checkpoint, so an idle job shows no lag, and a job that
-stopped shows the lag that it was stopped with.
+stopped shows the lag that it was stopped with. Samples of both over time show how fast input comes, and how fast it is read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from streamwork.job import Graph
 from streamwork.world import Clock
 
 READ_SECONDS = 1.0
+SAMPLE_SECONDS = 10.0
+"""How often, in seconds, a source is sampled that does not change."""
 
 
 class InputEnd(msgspec.Struct, frozen=True):
@@ -40,8 +42,21 @@ class Lag(msgspec.Struct, frozen=True):
     at: float  # when its end was last seen to move, in seconds since 1970
 
 
+class Sample(msgspec.Struct, frozen=True):
+    """How much input one source had, and how much of it was read, at one moment. Both are sums of offsets."""
+
+    source: str
+    at: float  # seconds since 1970
+    end: int
+    read: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.read)
+
+
 class EndsRecorder(Protocol):
-    def input_ends(self, ends: Sequence[InputEnd]) -> None:
+    def input_ends(self, ends: Sequence[InputEnd], samples: Sequence[Sample] = ()) -> None:
         """Record where input ends. Never raises."""
 
 
@@ -55,6 +70,7 @@ class InputEnds:
         self._read_at = float("-inf")
         self._caught_up = False
         self._known: dict[str, int] = {}
+        self._sampled: dict[str, Sample] = {}
 
     def update(self, start: Position, planned: Position, begins: Begins) -> None:
         """`start` is where the next checkpoint reads from, by partition `begins`; `planned` is how far it will read."""
@@ -64,17 +80,28 @@ class InputEnds:
             return
         self._read_at = now
         moved: list[InputEnd] = []
+        samples: list[Sample] = []
         for node in self._graph.planned:
             mine = begins[node.id]
             known = node.component.known_ends(mine)
+            ends = [known.get(one, planned.get(f"{node.id}/{one}", read)) for one, read in mine.items()]
+            samples += self._news(Sample(node.id, self._clock.now(), sum(ends), sum(mine.values())))
             for partition, read in mine.items():
                 name = f"{node.id}/{partition}"
                 end = known.get(partition, planned.get(name, read))
                 if self._known.get(name) != end:
                     self._known[name] = end
                     moved.append(InputEnd(node.id, partition, read, end, node.component.unit, self._clock.now()))
-        if moved:
-            self._recorder.input_ends(moved)
+        if moved or samples:
+            self._recorder.input_ends(moved, samples)
+
+    def _news(self, sample: Sample) -> list[Sample]:
+        """The sample, if it differs from the last one, or that is long ago."""
+        last = self._sampled.get(sample.source)
+        if last and (last.end, last.read) == (sample.end, sample.read) and sample.at < last.at + SAMPLE_SECONDS:
+            return []
+        self._sampled[sample.source] = sample
+        return [sample]
 
 
 def lags(ends: Sequence[InputEnd], completed: Position) -> Mapping[str, Lag]:

@@ -11,9 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from streamwork.delivery.counts import KINDS, Counts
-from streamwork.epoch.history.lag import InputEnd
-from streamwork.epoch.history.tables import COLUMNS, ENDS, IN_DOUBT, NAMES, STEPS
-from streamwork.epoch.history.values import Count, Row, Sum
+from streamwork.epoch.history.lag import InputEnd, Sample
+from streamwork.epoch.history.tables import COLUMNS, ENDS, IN_DOUBT, NAMES, SAMPLES, STATES, STEPS
+from streamwork.epoch.history.values import Count, Row, StateSize, Sum
 from streamwork.epoch.in_doubt import InDoubt
 
 T = TypeVar("T")
@@ -63,11 +63,33 @@ def input_ends(path: Path) -> list[InputEnd]:
     return _all(path, InputEnd, f"SELECT {ENDS} FROM ends ORDER BY source, partition")
 
 
-def _all(path: Path, kind: type[T], query: str) -> list[T]:
+def samples(path: Path, since: float = 0.0) -> list[Sample]:
+    """How much input each source had, and how much of it was read; oldest first."""
+    return _all(path, Sample, f"SELECT {SAMPLES} FROM samples WHERE at >= ? ORDER BY at, source", since)
+
+
+def state_sizes(path: Path) -> list[StateSize]:
+    """The size of each component's state; oldest first."""
+    return _all(path, StateSize, f"SELECT {STATES} FROM states ORDER BY at, component")
+
+
+def recent_counts(path: Path, since: int) -> list[Count]:
+    """What was counted by instance, summed over the epochs from this one on."""
+    sums = ", ".join(f"sum({kind})" for kind in KINDS)
+    found = _query(
+        path,
+        f"SELECT outcome, component, instance, {sums} FROM ({_counted(path, 'counts')} WHERE epoch >= ?) "
+        "GROUP BY outcome, component, instance",
+        (since,),
+    )
+    return _counts(found)
+
+
+def _all(path: Path, kind: type[T], query: str, *values: object) -> list[T]:
     """The rows of a table whose columns are the fields of `kind`; none if they cannot be read as such."""
     names = [field.name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
     try:
-        return [msgspec.convert(dict(zip(names, values, strict=True)), kind) for values in _query(path, query)]
+        return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in _query(path, query, values)]
     except msgspec.ValidationError:
         return []
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from streamwork.delivery.counts import Counts
-from streamwork.epoch.history.lag import InputEnd
-from streamwork.epoch.history.values import Row
+from streamwork.epoch.history.lag import InputEnd, Sample
+from streamwork.epoch.history.values import Row, StateSize
 from streamwork.epoch.in_doubt import InDoubt
 
 
@@ -24,8 +24,11 @@ class Recorder(Protocol):
         Never raises.
         """
 
-    def input_ends(self, ends: Sequence[InputEnd]) -> None:
-        """Record where input ends. Never raises."""
+    def input_ends(self, ends: Sequence[InputEnd], samples: Sequence[Sample] = ()) -> None:
+        """Record where input ends, and how much was read. Never raises."""
+
+    def state_sizes(self, sizes: Sequence[StateSize]) -> None:
+        """Record how large the states are. Never raises."""
 
     def back_to(self, epoch: int) -> None:
         """A start builds on this epoch: count epochs that were committed beyond it as abandoned. Never raises."""
@@ -43,7 +46,9 @@ class NoHistory:
     def doubt(self, found: Sequence[InDoubt]) -> Sequence[InDoubt]:
         return found
 
-    def input_ends(self, ends: Sequence[InputEnd]) -> None: ...
+    def input_ends(self, ends: Sequence[InputEnd], samples: Sequence[Sample] = ()) -> None: ...
+
+    def state_sizes(self, sizes: Sequence[StateSize]) -> None: ...
 
     def back_to(self, epoch: int) -> None: ...
 

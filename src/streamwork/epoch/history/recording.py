@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamwork.delivery.counts import Counts, Refusals, final_counts
 from streamwork.epoch.epoch import Epoch, State
 from streamwork.epoch.history.recorder import Recorder
-from streamwork.epoch.history.values import Result, Row, Seconds
+from streamwork.epoch.history.values import Result, Row, Seconds, StateSize
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant
 from streamwork.world import Clock
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from streamwork.epoch.footing import Footing
 
 
+SIZES_SECONDS = 10.0
+"""How often, in seconds, the sizes of the states are recorded."""
+
+
 class EpochRecorder(Participant):
     def __init__(self, clock: Clock, history: Recorder) -> None:
         self._clock = clock
         self._history = history
+        self._sized_at = float("-inf")
 
     def resume(self, footing: Footing) -> Sequence[str]:
         """The driver that completed the checkpoint may have died before it recorded it; a driver that went on from it may have
@@ -38,6 +43,9 @@ class EpochRecorder(Participant):
         manifest = epoch.manifest
         counts = final_counts(manifest.counters, epoch.counts, epoch.refused)
         self._record(epoch, Result.COMPLETED, counts, events=manifest.events)
+        if self._clock.monotonic() >= self._sized_at + SIZES_SECONDS:
+            self._sized_at = self._clock.monotonic()
+            self._history.state_sizes(_sizes(manifest, self._clock.now()))
 
     def abandoned(self, epoch: Epoch) -> None:
         if epoch.state is State.ABANDONED:  # what was discarded with it may not have been computed at all
@@ -70,3 +78,16 @@ class EpochRecorder(Participant):
             events=manifest.events,
         )
         self._history.record(row, final_counts(manifest.counters, [], refused), once=once)
+
+
+def _sizes(manifest: Manifest, now: float) -> list[StateSize]:
+    return [
+        StateSize(
+            name,
+            now,
+            manifest.counters.get(name, {}).get("keys", 0),
+            sum(ref.bytes for chain in instances.values() for ref in chain),
+        )
+        for name, instances in manifest.components.items()
+        if instances
+    ]

@@ -5,6 +5,8 @@ counts    what each instance of each component counted in an epoch; -1 stands fo
 totals    the same over all epochs since the file was created; never trimmed
 outcomes  the number of epochs of each outcome, and the seconds of their phases; never trimmed
 ends      where the input of each source partition ended when the driver last checked (`epoch.history.lag`)
+samples   how much input each source had, and how much of it was read, over the last two hours
+states    the size of each component's state, over the last day
 in_doubt  under at-most-once: the input of epochs that broke off (`epoch.in_doubt`); never trimmed
 """
 
@@ -15,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streamwork.delivery.counts import KINDS
-from streamwork.epoch.history.lag import InputEnd
+from streamwork.epoch.history.lag import InputEnd, Sample
+from streamwork.epoch.history.values import StateSize
 from streamwork.epoch.in_doubt import InDoubt
 
 BUSY_SECONDS = 0.1
@@ -26,6 +29,8 @@ COLUMNS = ("epoch", "fence", "outcome", "started", *STEPS, "events", "note")
 NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
 IN_DOUBT = ", ".join(f'"{name}"' for name in InDoubt.__struct_fields__)
 ENDS = ", ".join(f'"{name}"' for name in InputEnd.__struct_fields__)
+SAMPLES = ", ".join(f'"{name}"' for name in Sample.__struct_fields__)
+STATES = ", ".join(f'"{name}"' for name in StateSize.__struct_fields__)
 _SECONDS = ", ".join(f'"{step}" REAL' for step in STEPS)
 _NUMBERS = ", ".join(f"{kind} INTEGER" for kind in KINDS)
 _CREATE = (
@@ -39,6 +44,10 @@ _CREATE = (
     PRIMARY KEY (epoch, fence, source)) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS ends (source TEXT, partition TEXT, begin INTEGER, "end" INTEGER, unit TEXT, at REAL,
     PRIMARY KEY (source, partition)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS samples (source TEXT, at REAL, "end" INTEGER, "read" INTEGER,
+    PRIMARY KEY (source, at)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS states (component TEXT, at REAL, keys INTEGER, bytes INTEGER,
+    PRIMARY KEY (component, at)) WITHOUT ROWID""",
     f"CREATE TABLE IF NOT EXISTS outcomes (outcome TEXT PRIMARY KEY, epochs INTEGER, {_SECONDS}) WITHOUT ROWID",
 )
 

@@ -57,3 +57,12 @@ class Sum(msgspec.Struct, frozen=True):
     outcome: Result
     epochs: int
     seconds: Seconds
+
+
+class StateSize(msgspec.Struct, frozen=True):
+    """The state of one component as of one checkpoint."""
+
+    component: str
+    at: float  # seconds since 1970
+    keys: int  # 0 if its state is not keyed
+    bytes: int  # of its files
