@@ -14,6 +14,8 @@ from streamwork.cli.output import cell, console, print_json, say
 from streamwork.cli.project_commands import demo_group, dev_command, doctor_command, new_command
 from streamwork.cli.run_command import run_command
 from streamwork.cli.savepoint_commands import savepoint_group
+from streamwork.cli.savepoint_diff import diff_command
+from streamwork.cli.state_commands import state_group
 from streamwork.errors import JobFailed, StreamworkError, WrongUse
 from streamwork.world import print_anything
 
@@ -34,10 +36,12 @@ for command in (
     stop_command,
     checkpoints_command,
     savepoint_group,
+    state_group,
     doctor_command,
     demo_group,
 ):
     cli.add_command(command)
+savepoint_group.add_command(diff_command)
 
 
 def main(arguments: list[str] | None = None) -> None:

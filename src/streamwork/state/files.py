@@ -54,14 +54,16 @@ class StateFiles:
 
         Refuses a chain that has no such way, and a file whose schema no longer fits the component.
         """
+        return [conformed(rows, ref, table) for ref, table in self.as_stored(chain)]
+
+    def as_stored(self, chain: FileChain) -> list[tuple[FileRef, pa.Table]]:
+        """Like `tables`, in the schemas that the files have."""
         trouble: Refused | None = None
         for way in ways(chain):
             try:
-                found = [(ref, self.read(ref)) for ref in way]
+                return [(ref, self.read(ref)) for ref in way]
             except Refused as damaged:
                 trouble = trouble or damaged
-                continue
-            return [conformed(rows, ref, table) for ref, table in found]
         if trouble is not None:
             raise trouble
         return []
