@@ -175,9 +175,9 @@ class Saver:
         return ()
 
     def _snapshot(self, writer: SavepointWriter, groups: int, component: str, way: FileChain) -> tuple[FileRef, ...]:
-        """One file, if the state has keys or is one file already."""
+        """One file, if the state has keys or is one file already; none, if there is no state."""
         rows = row_format(self._graph, self._graph[component], groups)
-        if len(way) == 1 or not rows.key_names:
+        if len(way) < 2 or not rows.key_names:
             return tuple(writer.copy(self._store.folder, ref, STATE_FILE) for ref in way)
         files = StateFiles(self._store.disk, self._store.folder)
         tables = [conformed(rows, ref, files.read(ref)) for ref in way]
