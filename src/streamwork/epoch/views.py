@@ -1,8 +1,9 @@
-"""Keeps `views.sql` (`state.sql_views`) in the job's folder as the running job needs it.
+"""Keeps `views.sql` (`state.sql_views`) and `graph.json` in the job's folder as the running job needs them.
 
-It says which components there are and what their columns are, so it changes at a start, never at a checkpoint. A driver writes it
-when it has recovered, and now and then looks whether it is still there; both only while no newer driver has come. Where an older
-driver's last write falls between that check and the newer one's write, the newer one finds the difference at its next look.
+They say which components there are and what their columns are, so that the state can be read without the job's code. They change
+at a start, never at a checkpoint. A driver writes them when it has recovered, and now and then looks whether they are still there;
+both only while no newer driver has come. Where an older driver's last write falls between that check and the newer one's write, the
+newer one finds the difference at its next look.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING
 from streamwork.engine.instance import row_format
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.participant import Participant
+from streamwork.epoch.savepoints.graph_record import GraphRecord
+from streamwork.epoch.savepoints.record import GRAPH
+from streamwork.epoch.sealed import to_bytes
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
 from streamwork.state.sql_views import FILE, FOLDER, defaults_file, script
@@ -34,6 +38,7 @@ class Views(Participant):
         formats = [row_format(self._graph, node, footing.identity.groups) for node in self._graph.stateful]
         text = script(self._graph.job, self._store.folder, formats, self._fences.starts.dropped_by())
         self._wanted = {f"{FOLDER}/{rows.component}.parquet": defaults_file(rows) for rows in formats}
+        self._wanted[GRAPH] = to_bytes(GraphRecord.of(self._graph))
         self._wanted[FILE] = text.encode()  # last: the others are there when it is
         self.restore()
         return ()
