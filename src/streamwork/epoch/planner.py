@@ -20,7 +20,18 @@ from streamwork.epoch.participant import Participant
 from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.reported import newest_files
-from streamwork.epoch.slices import Begins, Partitions, begins, ends, fixed, known_ends, share_of, skips, starts
+from streamwork.epoch.slices import (
+    Begins,
+    Partitions,
+    begins,
+    by_report,
+    ends,
+    fixed,
+    known_ends,
+    share_of,
+    skips,
+    starts,
+)
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
 
@@ -221,13 +232,13 @@ class Planner(Participant):
 
     def plan_behind(self, before: Plan, begin: Callable[[], None]) -> Plan | None:
         """The plan of an epoch that begins where another one ends, which its instances report; None if there is nothing to do
-        behind that one. It names what the driver knows: the inbox and the clock; and where partitions start that are new.
+        behind that one. It names what the driver knows: the inbox and the clock; where partitions start that are new; and where
+        sources stand that the other one does not read by report. Of these, a source that has reached the goal is not read.
         """
         self.identities.check()
         earlier, self.partitions = self.partitions, Partitions.of(self._graph, self._fixed)
-        reported = self._reported(Position())
-        known = before.start.moved(before.end)
-        known = known.without(known.sources)
+        known = before.start.moved(before.end).without(by_report(self._graph, before))
+        reported = self._reported(known)
         start = known.moved(self._new_partitions(earlier))
         end = known.moved(self._redelivery.end(known))
         ticks = (max(self._now(), known[CLOCK] + 1),) if self._records_ticks else ()
