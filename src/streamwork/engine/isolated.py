@@ -7,7 +7,10 @@ The flow never waits for it:
     it raises                    `on_error` applies, as anywhere
     it dies, or one event takes  the events that it had not finished are dropped; it is restarted with the state of its last
     longer than `deadline`       checkpoint. Updates of its state since then are lost, and counted
-    it is late at a barrier      its previous state files are reported for that epoch, and it is restarted
+    it is late at a barrier      its previous state files are reported for that epoch, and it is restarted. It is late after a
+                                 second, or after its `deadline`, if that is longer
+
+Time in which the task itself did not run is not held against the child (`PatientClock`).
 
                  READY             exit, deadline, barrier
     STARTING ────────────► RUNNING ──────────────────────► STARTING
@@ -42,13 +45,15 @@ from streamwork.flow.parcel import Parcel, Wire
 from streamwork.flow.transport import Transport
 from streamwork.flow.wiring import Place
 from streamwork.job import Layout
-from streamwork.world import Clock
+from streamwork.world import Clock, PatientClock
 
 _log = logging.getLogger(__name__)
 QUEUE_EVENTS = 1_000
 """Events that may be in the child or on the way to it."""
 BARRIER_SECONDS = 1.0
-"""A child that has not reported so long after the last checkpoint event of an epoch is late."""
+"""Shortest time after which a child that has not reported since the last checkpoint event of an epoch is late."""
+LOOK_SECONDS = 0.1
+"""Maximum of the time between two looks at the child that counts."""
 LONGEST_PAUSE = 5.0
 
 
@@ -114,7 +119,8 @@ class Isolated:
         self._outputs = dict(transport.outputs(self._place))
         self._report = report
         self._packed = packed
-        self._clock = clock
+        self._clock = PatientClock(clock, LOOK_SECONDS)
+        self._barrier_seconds = max(BARRIER_SECONDS, self._node.deadline or 0.0)
         self._spawn = spawn
         self.epoch = 0
         """Of the last item that it was given."""
@@ -239,7 +245,7 @@ class Isolated:
         if self.state is State.RUNNING:
             self._give(sender, event)
         if len(arrived) == len(self._inputs):
-            self._due[event.epoch] = self._clock.monotonic() + BARRIER_SECONDS
+            self._due[event.epoch] = self._clock.monotonic() + self._barrier_seconds
 
     def _take(self, message: Message) -> None:
         match message.kind:

@@ -4,7 +4,7 @@ Code that needs the time, files or processes takes a `Clock`, a `Disk` or `Proce
 replace the real ones.
 """
 
-from streamwork.world.clock import Clock, RealClock, SteadyClock
+from streamwork.world.clock import Clock, PatientClock, RealClock, SteadyClock
 from streamwork.world.disk import Disk, DiskFile, RealDisk
 from streamwork.world.file_ref import FileKind, FileRef, damaged, read_whole
 from streamwork.world.inside import check_relative, inside
@@ -21,6 +21,7 @@ __all__ = [
     "DiskFile",
     "FileKind",
     "FileRef",
+    "PatientClock",
     "ProcessId",
     "Processes",
     "RealClock",

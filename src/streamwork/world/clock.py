@@ -41,3 +41,22 @@ class SteadyClock:
 
     def now(self) -> float:
         return self._ahead + self._clock.monotonic()
+
+
+class PatientClock:
+    """Monotonic time for waits of one process for another one: at most `most` seconds between two looks count.
+
+    A process that was itself suspended, or starved of CPU, has not given the other one that time.
+    """
+
+    def __init__(self, clock: Clock, most: float) -> None:
+        self._clock = clock
+        self._most = most
+        self._looked = clock.monotonic()
+        self._passed = 0.0
+
+    def monotonic(self) -> float:
+        now = self._clock.monotonic()
+        self._passed += min(now - self._looked, self._most)
+        self._looked = now
+        return self._passed
