@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -62,10 +63,11 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 5
     checkpoint_every: str = "100ms"
     lease: float = 10.0  # that of a job: with a shorter one a busy machine takes a driver for dead
+    kinds: tuple[str, ...] = KINDS
 
 
 FULL = Sizes()
-QUICK = Sizes(keys=1_000, repeats=1, lease=3.0)
+QUICK = Sizes(keys=1_000, repeats=1)
 
 
 def run(
@@ -98,8 +100,7 @@ def _measure(folder: Path, mode: Mode, sizes: Sizes, note: Note) -> dict[str, di
     note(f"making a state of {sizes.keys:,} keys")
     place.make(TEN)
     place.slice = sizes.events
-    found: dict[str, dict[str, list[float]]] = {kind: {"gap": []} for kind in KINDS}
-    found["unknown"]["beyond_lease"] = []
+    found: dict[str, dict[str, list[float]]] = {kind: defaultdict(list) for kind in sizes.kinds}
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(_runs(folder, mode, sizes))
         stack.enter_context(_appending(place))
@@ -107,7 +108,7 @@ def _measure(folder: Path, mode: Mode, sizes: Sizes, note: Note) -> dict[str, di
         holder = runs(False)
         watch.settle(holder)
         for repeat in range(sizes.repeats):
-            for kind in KINDS:
+            for kind in sizes.kinds:
                 standby = None if kind == "cold" else runs(True)
                 read: set[int] = set()
                 while standby is not None and len(read) < READS:
