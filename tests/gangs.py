@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NoReturn
 
+import pytest
+
 from streamwork.engine import Assignment
 from streamwork.engine.live_task import LiveTask, task_count
+from streamwork.epoch import Driver, Store
+from streamwork.errors import JobFailed
 from streamwork.hosts.gang import GangHost
-from streamwork.job import Graph, Layout
+from streamwork.job import Graph, Job, Layout
 from streamwork.job.params import pack, unpack
 from streamwork.world import RealClock, RealDisk
+from waiting import PATIENCE
 
 
 class Killed(BaseException):
@@ -53,7 +59,7 @@ class ThreadLauncher:
             LiveTask(unpack(packed), number, works, RealDisk(), RealClock(), folder, self._is_wanted, packed)
             for number in range(tasks)
         ]
-        running = [self._threads.submit(task.run) for task in made]
+        running = [self._threads.submit(_run, task) for task in made]
         self._ended = self._threads.submit(lambda: [one.result() for one in wait(running).done] and None)
         return self._ended
 
@@ -83,6 +89,68 @@ class ThreadLauncher:
         if self._threads is not None:
             with contextlib.suppress(Exception):
                 self._threads.shutdown()
+
+
+def _run(task: LiveTask) -> None:
+    try:
+        task.run()
+    except Killed:  # its isolated components notice that a process is gone; here they are ended
+        for executor in task._executors.values():
+            executor.discard()
+        raise
+
+
+class GangRun:
+    """A job that one driver after another runs with gangs of threads."""
+
+    def __init__(self, folder: Path, job: Job) -> None:
+        self.job = job
+        self.folder = folder
+        self.launcher = ThreadLauncher()
+        self.driver: Driver
+
+    def start(self) -> Driver:
+        self.host = GangHost(self.launcher)
+        self.host.open(self.job.graph())
+        self.driver = Driver(
+            self.job.graph(),
+            self.job.settings,
+            Store(RealDisk(), self.folder / "root", self.job.name),
+            self.host,
+            RealClock(),
+            lambda: "0123456789abcdef" * 2,
+            take_over=True,
+        )
+        self.driver.start()
+        return self.driver
+
+    def checkpoint(self) -> None:
+        self.driver.run_epoch()
+
+    def stop(self) -> None:
+        while self.driver.run_epoch(last=True) is not None:
+            """Complete what is in flight."""
+        self.end()
+
+    def end(self) -> None:
+        self.driver.close()
+        self.host.close()
+
+    def lose(self) -> None:
+        """The gang is lost, and its driver ends."""
+        self.launcher.lose()
+        with pytest.raises(JobFailed) as failed:
+            self.until(lambda: False, "the loss")
+        assert failed.value.code == "SW-GANG-LOST"
+        self.end()
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Take checkpoints until a condition holds."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, what
+            self.checkpoint()
+            time.sleep(0.01)
 
 
 def gang_host() -> GangHost:

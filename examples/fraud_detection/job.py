@@ -14,9 +14,6 @@ from fraud.transaction import Transaction, open_log
 
 from streamwork import Fixed, Job, LogSource, count
 
-HANGS = "1s"
-"""An analyser that works on one transaction for so long is killed and started again."""
-
 open_log(settings.LOG).close()  # the job may start before the gateway
 
 job = Job(
@@ -28,10 +25,10 @@ job = Job(
 transactions = job.source(LogSource(settings.LOG, Transaction, start="latest"), id="transactions", time="at")
 
 # Each analyser has a process of its own in live mode: one that fails, hangs or dies costs its score, and nothing else.
-ticket = transactions.apply(AverageTicket(), key="card", id=AVERAGE_TICKET, isolated=True, deadline=HANGS)
-places = transactions.apply(Proximity(), key="card", id=PROXIMITY, isolated=True, deadline=HANGS)
+ticket = transactions.apply(AverageTicket(), key="card", id=AVERAGE_TICKET, isolated=True, deadline=settings.HANGS)
+places = transactions.apply(Proximity(), key="card", id=PROXIMITY, isolated=True, deadline=settings.HANGS)
 windows = transactions.window(
-    Fixed(WINDOW), key="card", emit="event", lateness=LATE, id=COUNT, isolated=True, deadline=HANGS
+    Fixed(WINDOW), key="card", emit="event", lateness=LATE, id=COUNT, isolated=True, deadline=settings.HANGS
 )
 counted = windows.aggregate(Counted, in_window=count())
 counts = counted.map(count_score).union(counted.channel("late").map(late_score, to=Score))

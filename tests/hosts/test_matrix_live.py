@@ -14,7 +14,7 @@ import pytest
 
 from crashes import Crash
 from gangs import ThreadLauncher
-from hosts.test_live import SECONDS, expected
+from hosts.test_live import expected
 from live_jobs import Count, Counting, Order
 from streamwork import EventLog, Job, LogSink, LogSource, SqliteSink
 from streamwork.engine.claiming import Claiming
@@ -25,6 +25,7 @@ from streamwork.hosts.gang import GangHost
 from streamwork.log import LogReader
 from streamwork.world import RealClock, RealDisk
 from tiers import covering, pairs
+from waiting import PATIENCE
 
 PHASES = [Phase.PLAN, Phase.REPORT, Phase.PREPARE, Phase.COMMIT, Phase.COMPLETE]
 GANG = ["during a barrier", "after some reports", "files written behind", "between claim and read"]
@@ -122,7 +123,7 @@ class World:
         return []
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, f"{len(self.rows())} rows of {self.sent}"
             self.driver.run_epoch()

@@ -8,9 +8,9 @@ from streamwork import KeyedCollector, KeyedOperator, Record
 
 from .decision import Decision
 from .score import AVERAGE_TICKET, COUNT, PROXIMITY, Score
+from .settings import SCORES_WITHIN
 
-WAIT = timedelta(milliseconds=10)
-"""From the first score of a transaction to its decision, if a score is missing."""
+WAIT = timedelta(seconds=SCORES_WITHIN)
 FRAUD = 1.0
 """The sum of scores from which on a transaction is fraud."""
 STRAGGLERS = timedelta(seconds=10)

@@ -15,6 +15,10 @@ PARTITIONS = 2
 """Partitions of the log, and so the largest useful parallelism of the job."""
 PARALLELISM = int(os.environ.get("FRAUD_PARALLELISM") or 1)
 CHECKPOINT_EVERY = os.environ.get("FRAUD_CHECKPOINT_EVERY") or "1s"
+HANGS = os.environ.get("FRAUD_HANGS") or "1s"
+"""An analyser that works on one transaction for so long is killed and started again."""
+SCORES_WITHIN = float(os.environ.get("FRAUD_SCORES_WITHIN") or 0.010)
+"""Seconds from the first score of a transaction to its decision, if a score is missing."""
 
 ANSWER_WITHIN = 0.020
 """Seconds from the acceptance of a transaction to the answer to the bank."""

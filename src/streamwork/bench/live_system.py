@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -23,6 +23,7 @@ from streamwork.errors import JobFailed
 from streamwork.observe.processes import JobProcesses
 
 EXAMPLE = "fraud_detection"
+FIRST_ANALYSER = "average-ticket"
 PATIENCE = 120.0
 """Seconds in which the job must decide its first transaction: Spark starts in that time."""
 STOP_SECONDS = 60.0
@@ -47,7 +48,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 class System:
     """A job that runs, in a folder of its own."""
 
-    def __init__(self, folder: Path, mode: str, checkpoint_every: str) -> None:
+    def __init__(
+        self, folder: Path, mode: str, checkpoint_every: str, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings` are variables of the example."""
         self._example = example(EXAMPLE)
         self._folder = folder
         folder.mkdir(parents=True)
@@ -57,6 +61,7 @@ class System:
             **os.environ,
             "FRAUD_DATA": str(folder / "data"),
             "FRAUD_CHECKPOINT_EVERY": checkpoint_every,
+            **(settings or {}),
             "PYTHONPATH": os.pathsep.join(
                 [str(Path(streamwork.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
             ),
@@ -122,7 +127,7 @@ class System:
         return JobProcesses() if self._job is None else JobProcesses.of(self._job.pid)
 
     def victims(self, victim: Victim) -> list[psutil.Process]:
-        """The processes of a kind. Analysers are in the order of the graph: they start in it."""
+        """The processes of a kind; of the analysers, the average ticket first."""
         found = self._found()
         match victim:
             case Victim.DRIVER:
@@ -130,15 +135,15 @@ class System:
             case Victim.TASK:
                 return list(found.tasks)
             case Victim.ANALYSER:
-                return [one.process for one in found.isolated]
+                return [one.process for one in sorted(found.isolated, key=lambda one: one.component != FIRST_ANALYSER)]
 
-    def kill(self, victim: Victim) -> int:
-        """Kill one process of this kind with -9. Returns its number; a driver is started again."""
+    def kill(self, victim: Victim, number: signal.Signals = signal.SIGKILL) -> int:
+        """Kill one process of this kind with -9, or send it another signal. Returns its number; a driver is started again."""
         found = self.victims(victim)
         if not found:
             raise JobFailed("SW-BENCH-FAILED", f"the job has no process of kind {victim.value}", "use --mode live")
         self._restarting = victim is Victim.DRIVER
-        found[0].send_signal(signal.SIGKILL)
+        found[0].send_signal(number)
         if victim is Victim.DRIVER:
             assert self._job is not None
             self._job.wait()
@@ -147,7 +152,7 @@ class System:
         return found[0].pid
 
     @contextmanager
-    def killing(self, victim: Victim, after: float) -> Iterator[list[int]]:
+    def killing(self, victim: Victim, after: float, number: signal.Signals = signal.SIGKILL) -> Iterator[list[int]]:
         """Kill once, so many seconds after the sender has begun to send. Yields the numbers of the killed processes."""
         killed: list[int] = []
         done = threading.Event()
@@ -158,7 +163,7 @@ class System:
             while not done.is_set():
                 if truth.exists() and truth.stat().st_size > size:
                     if not done.wait(after):
-                        killed.append(self.kill(victim))
+                        killed.append(self.kill(victim, number))
                     return
                 time.sleep(0.05)
 
