@@ -53,7 +53,7 @@ QUEUE_EVENTS = 1_000
 BARRIER_SECONDS = 1.0
 """Shortest time after which a child that has not reported since the last checkpoint event of an epoch is late."""
 LOOK_SECONDS = 0.1
-"""Maximum of the time between two looks at the child that counts."""
+"""Maximum time between two polls of the child that counts."""
 LONGEST_PAUSE = 5.0
 
 
