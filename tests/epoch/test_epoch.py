@@ -216,6 +216,7 @@ class History:
     overlaps = False
     continuous = False
     ends_known = EndKnown.BY_PLAN
+    sizes_slices = False
 
     def open(self, graph: Any) -> None: ...
 

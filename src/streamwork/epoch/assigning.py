@@ -40,7 +40,11 @@ class Assigner:
                 groups=self._layout.groups,
                 epoch=plan.epoch,
                 fence=plan.fence,
-                extents=(mine := extents(graph, parts, chain.nodes, instance, plan, self._planner.unasked, goals)),
+                extents=(
+                    mine := extents(
+                        graph, parts, chain.nodes, instance, plan, self._planner.unasked, goals, self._planner.most
+                    )
+                ),
                 marks={} if graph.promise.exactly_once else self._planner.identities.marks(mine),
                 watermarks=partition_watermarks(graph, parts, chain.nodes, instance, parent.watermarks),
                 idle=idleness(graph, parts, chain.nodes, instance, parent.idle or {}),

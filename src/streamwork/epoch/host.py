@@ -36,6 +36,9 @@ class Host(Protocol):
     offsets are read by report on every host.
     """
 
+    sizes_slices: bool = False
+    """True if the driver sizes its slices by what the last ones cost (`epoch.sizing`)."""
+
     def open(self, graph: Graph) -> None:
         """Prepare for this job. Refuses a job that cannot run here."""
 

@@ -21,6 +21,7 @@ from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.requests import Requests
 from streamwork.epoch.savepoints.taking import SavepointTaker
 from streamwork.epoch.sinks import Sinks
+from streamwork.epoch.sizing import Sizing
 from streamwork.epoch.store import Store
 from streamwork.epoch.views import Views
 from streamwork.job import Graph, Settings
@@ -49,6 +50,7 @@ class Parts:
         self.sinks = Sinks(graph, store)
         self.doubts = Doubts(graph, recorder)
         self.redelivery = Redelivery(graph, settings, store, new_stem, lambda: _microseconds(steady.now()))
+        sizing = Sizing(graph, settings, clock, host.sizes_slices)
         self.planner = Planner(
             graph,
             store,
@@ -57,6 +59,7 @@ class Parts:
             lambda: _microseconds(clock.now()),
             host.ends_known,
             Claims(store.disk, store.folder) if host.continuous else None,
+            sizing,
         )
         self.compactor = Compactor(graph, files, background, new_stem, store.discard_files)
         self.savepoints = SavepointTaker(
@@ -73,6 +76,7 @@ class Parts:
             self.compactor,  # last to contribute: it replaces state files in the draft
             views,
             EpochRecorder(clock, recorder),  # behind all that may fail: an epoch is recorded when it is over
+            sizing,  # behind all that takes time
             self.progress,
             self.savepoints,
             *more,

@@ -20,14 +20,17 @@ from streamwork.epoch.participant import Participant
 from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.redelivery import Redelivery
 from streamwork.epoch.reported import newest_files
+from streamwork.epoch.sizing import Sizing
 from streamwork.epoch.slices import (
     Begins,
+    Most,
     Partitions,
     begins,
     by_report,
     ends,
     fixed,
     known_ends,
+    max_events,
     share_of,
     skips,
     starts,
@@ -72,13 +75,16 @@ class Planner(Participant):
         now: Callable[[], int],
         ends_known: EndKnown = EndKnown.BY_PLAN,
         claims: Claims | None = None,
+        sizing: Sizing | None = None,
     ) -> None:
         """`now` returns microseconds since 1970. `ends_known` is how the host reads sources with offsets. Under at-most-once what
         was taken is never read again: they are read by plan, which says what that is, unless instances claim what they read
-        (`claims`).
+        (`claims`). `sizing` limits slices besides `max_events`.
         """
         chosen = EndKnown.BY_PLAN if graph.promise.at_most_once and claims is None else ends_known
         self._claims = claims
+        self._sizing = sizing
+        self.most: Most = max_events if sizing is None else sizing.most
         self._records_ticks = claims is None or graph.promise.exactly_once
         self._by_report = tuple(node.id for node in graph.planned) if chosen is EndKnown.BY_REPORT else ()
         self.limited = False
@@ -298,21 +304,23 @@ class Planner(Participant):
         return tuple(node.id for node in nodes if goal is None or not start.reaches(goal.of(node.id)))
 
     def _ends(self, start: Position, begun: Begins, reported: Collection[str]) -> Position:
-        found = ends(self._graph, start, begun, reported)
+        found = ends(self._graph, start, begun, reported, self.most)
         return found if self._goal is None else self._goal.left(start, found)
 
     def _is_more(self, begun: Begins, end: Position) -> bool:
         """True if there was more input than this. Only a partition whose slice is full may have more."""
-        goal = self._goal
+        goal, more = self._goal, []
         for node in self._graph.planned:
             mine = begun[node.id]
-            share = share_of(node, len(mine))
+            share = share_of(node, len(mine), self.most)
             full = {part: at for part, at in end.of(node.id).items() if at - mine[part] >= share}
             if goal is not None:
                 full = {part: at for part, at in full.items() if at < goal.ends[f"{node.id}/{part}"]}
             if full and node.component.has_more(full):
-                return True
-        return False
+                more.append(node.id)
+        if self._sizing is not None:
+            self._sizing.filled(more)
+        return bool(more)
 
     def _write(
         self,

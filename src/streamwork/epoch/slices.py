@@ -47,6 +47,14 @@ Begins = Mapping[str, Mapping[str, int]]
 """Source with offsets -> partition -> where it is read from."""
 
 
+Most = Callable[[Node], int]
+"""How many events of a source an epoch takes."""
+
+
+def max_events(node: Node) -> int:
+    return int(node.component.max_events)
+
+
 def skips(graph: Graph) -> Position:
     """Where the sources that start at the latest event begin in this life of the job."""
     found: dict[str, int] = {}
@@ -74,20 +82,22 @@ def begins(graph: Graph, partitions: Partitions, start: Position) -> Begins:
     }
 
 
-def ends(graph: Graph, start: Position, begins: Begins, reported: Collection[str] = ()) -> Position:
+def ends(
+    graph: Graph, start: Position, begins: Begins, reported: Collection[str] = (), most: Most = max_events
+) -> Position:
     """How far an epoch that begins at `start` may read. Calls each source once, unless its instances report its ends."""
     found = dict(start)
     for node in graph.planned:
         mine = {} if node.id in reported else begins[node.id]
         if mine:
-            reached = _named(node, node.component.ends(mine, share_of(node, len(mine))))
+            reached = _named(node, node.component.ends(mine, share_of(node, len(mine), most)))
             found.update((name, offset) for name, offset in reached.items() if offset > start[name])
     return Position(found)
 
 
-def share_of(node: Node, partitions: int) -> int:
-    """How many events of each partition an epoch takes: the source's `max_events`, shared among so many partitions."""
-    return max(1, int(node.component.max_events) // max(1, partitions))
+def share_of(node: Node, partitions: int, most: Most = max_events) -> int:
+    """How many events of each partition an epoch takes: those of the source, shared among so many partitions."""
+    return max(1, most(node) // max(1, partitions))
 
 
 def known_ends(graph: Graph, begins: Begins) -> Position:
@@ -119,6 +129,7 @@ def extents(
     plan: Plan,
     unasked: Collection[str] = (),
     goals: Callable[[str], Mapping[str, int]] = lambda source: {},
+    most: Most = max_events,
 ) -> Extents:
     """What one instance of a chain reads in an epoch. `unasked` are sources without offsets that it does not ask; `goals` are the
     offsets that are not read beyond, by source, where ends are known by report.
@@ -130,9 +141,9 @@ def extents(
         if node.id in unasked:
             continue
         if node in graph.polled:
-            extent = Extent(plan.start[name], limit=node.component.max_events)
+            extent = Extent(plan.start[name], limit=most(node))
         elif node.id in reported:
-            share = share_of(node, len(partitions.with_earlier(node.id, plan.start)))
+            share = share_of(node, len(partitions.with_earlier(node.id, plan.start)), most)
             extent = Extent(plan.start[name], limit=share, until=goals(node.id).get(partition))
         elif plan.end[name] > plan.start[name]:
             extent = Extent(plan.start[name], plan.end[name])

@@ -21,6 +21,7 @@ class LocalHost(Host):
     name = "local"
     overlaps = False  # it computes in `collect`
     continuous = False
+    sizes_slices = False  # its channels are bounded instead
 
     def __init__(
         self,

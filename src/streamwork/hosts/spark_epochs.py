@@ -68,6 +68,7 @@ class SparkEpochs(Host):
     overlaps = True
     continuous = False
     ends_known = EndKnown.BY_PLAN
+    sizes_slices = True
 
     def __init__(self, spark: Any, clock: Clock | None = None) -> None:
         self._session = spark.newSession()

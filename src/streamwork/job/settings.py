@@ -20,6 +20,7 @@ class Settings(msgspec.Struct, frozen=True):
     ack_timeout: float = 30.0  # of acknowledging: seconds after which an unacknowledged event has failed
     checkpoint_every: float = 1.0  # seconds: the shortest time between two checkpoints
     checkpoint_timeout: float | None = None  # seconds after which an epoch that is not prepared is abandoned
+    target_epoch: float | None = None  # of microbatch: seconds that an epoch in a backlog should take
     parallelism: int = 1  # instances of keyed operators, of groupings, and at most of sources with offsets
     groups: int = GROUPS  # number of key groups; fixed when the job's folder is created
     retain: int = 3  # completed checkpoints to keep
@@ -44,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True):
             raise WrongUse(
                 "SW-JOB-SETTING", f"state_memory={self.state_memory!r}", 'use a size above zero, such as "1GB"'
             )
+        if self.target_epoch is not None and self.target_epoch <= 0:
+            raise WrongUse("SW-JOB-SETTING", f"target_epoch={self.target_epoch!r}", 'use a duration, such as "5s"')
         if self.lease <= 0:
             raise WrongUse("SW-JOB-SETTING", f"lease={self.lease!r}", 'use a duration above zero, such as "10s"')
         if self.restart is not None and not isinstance(self.restart, Backoff):
