@@ -213,12 +213,11 @@ def advised(said: str) -> list[str]:
     return shlex.split(options)
 
 
-@pytest.mark.slow(code=["SW-STATE-PARALLELISM", "SW-STATE-ORPHAN"])
+@pytest.mark.slow(code="SW-STATE-ORPHAN")
 @pytest.mark.parametrize(
     ("code", "change"),
     [
         ("SW-STATE-SCHEMA", {"fields": "total: int = 0\nother: float = 0.0"}),
-        ("SW-STATE-PARALLELISM", {"parallelism": 2}),
         ("SW-STATE-ORPHAN", {"tried": ""}),
     ],
 )

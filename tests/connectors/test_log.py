@@ -100,12 +100,13 @@ def test_crashes_lose_and_double_nothing(
     check(folder, events)
 
 
-def test_the_parallelism_of_stored_state_cannot_be_changed_silently(tmp_path: Path) -> None:
-    make_log(tmp_path / "in", payments(50))
-    run_job(log_job(tmp_path, parallelism=2), tmp_path / "root")
-    make_log(tmp_path / "in", payments(50))
-    with pytest.raises(Refused, match="SW-STATE-PARALLELISM.*instances 0, 1"):
-        run_job(log_job(tmp_path, parallelism=4), tmp_path / "root")
+@pytest.mark.slow
+def test_the_parallelism_may_change_between_two_runs(tmp_path: Path) -> None:
+    events = payments(150)
+    for first, parallelism in ((0, 2), (50, 4), (100, 1)):
+        make_log(tmp_path / "in", events[first : first + 50])
+        run_job(log_job(tmp_path, parallelism), tmp_path / "root")
+    check(tmp_path, events)
 
 
 def layout(folder: Path, parallelism: int = 1, job: Job | None = None) -> Layout:

@@ -18,7 +18,8 @@ from streamwork.epoch.recovery.fit import Change, RestorePlan, Unfit, fit
 from streamwork.epoch.store import Store
 from streamwork.job import Graph
 from streamwork.job.semantics import Promise
-from streamwork.state import FileChains
+from streamwork.state import FileChains, Piece
+from streamwork.state.restore_plan import groups_of
 from streamwork.world import FileRef, RealDisk
 
 
@@ -97,14 +98,12 @@ def wanted(edit: dict[str, Any]) -> tuple[list[str], dict[str, Change]]:
         if record is None:
             codes.append("SW-STATE-ORPHAN")
             changes[name] = Change.GONE
-        elif edit["parallelism"] != 2:
-            codes.append("SW-STATE-PARALLELISM")
-            changes[name] = Change.CHANGED
         elif record == "other":
             codes.append("SW-STATE-SCHEMA")
             changes[name] = Change.CHANGED
         else:
-            changes[name] = Change.SAME if record == "same" else Change.CHANGED
+            same = record == "same" and edit["parallelism"] == 2
+            changes[name] = Change.SAME if same else Change.CHANGED
     if edit["new"] is not None:
         changes["new"] = Change.ADDED
     return codes, changes
@@ -126,7 +125,33 @@ def check_all_edits(folder: Path) -> None:
             assert all(reason.cause and reason.action for reason in found.reasons)
         else:
             assert isinstance(found, RestorePlan), edit
-            assert found.chains == chains
+            check_plan(found, chains, edit["parallelism"])
+
+
+def check_plan(plan: RestorePlan, chains: FileChains, parallelism: int) -> None:
+    """As it is stored, or the key groups of each instance."""
+    if plan.is_in_place:
+        assert plan.chains == {name: chains[name] for name in plan.components}
+    for name, part in plan.components.items():
+        assert set(part.pieces) == {str(number) for number in range(parallelism)}
+        taken = [
+            (piece.chain[0].path, group)
+            for pieces in part.pieces.values()
+            for piece in pieces
+            for group in groups(piece)
+        ]
+        stored = [
+            (chain[0].path, group) for number, chain in chains[name].items() for group in groups_of(int(number), 2, 256)
+        ]
+        assert sorted(taken) == sorted(stored) if parallelism != 2 else part.is_spread is False
+
+
+def groups(piece: Piece) -> list[int]:
+    """The groups that a piece gives: those that it takes, of those that its chain has."""
+    has = groups_of(int(piece.chain[0].path.split("/")[2]), 2, 256)
+    return list(
+        has if piece.groups is None else range(max(has.start, piece.groups.start), min(has.stop, piece.groups.stop))
+    )
 
 
 def test_every_edit_of_a_job(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from inspect import unwrap
 from types import CodeType
@@ -95,6 +96,12 @@ class StatefulOperator(AnyOperator, Generic[E, R, O]):
     def get_state(self) -> R:
         raise NotImplementedError
 
+    def rescale(self, states: list[R], count: int) -> Sequence[R | None]:
+        """Divide the records of all instances among `count` instances, which there are from now on: a list of `count` records, None
+        for an instance that begins without one. Without it, the number of instances cannot be changed.
+        """
+        raise NotImplementedError
+
     def types(self) -> tuple[type[Event], type[Record], type[Event]]:
         """(type taken, type kept, type emitted)"""
         took, kept, gave = type_arguments(type(self), StatefulOperator)
@@ -139,6 +146,13 @@ class KeyedOperator(AnyOperator, Generic[E, R, O]):
     @property
     def uses_timers(self) -> bool:
         return type(self).on_timer is not KeyedOperator.on_timer
+
+
+def rescale_of(component: Any) -> Callable[[list[Any], int], Sequence[Any]] | None:
+    """The `rescale` of a component that keeps a record per instance; None if it defines none."""
+    method = getattr(component, "rescale", None)
+    mine = getattr(method, "__func__", method)
+    return None if mine is None or mine.__module__.startswith("streamwork.components.") else method
 
 
 def reads_watermark(operator: Any) -> bool:

@@ -209,6 +209,10 @@ class StatefulSource(AnySource, Generic[E, R]):
     def get_state(self) -> R:
         raise NotImplementedError
 
+    def rescale(self, states: list[R], count: int) -> Sequence[R | None]:
+        """Divide the records of all instances among `count` instances, as `StatefulOperator.rescale` does."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Called when the instance ends, except after a crash."""
 

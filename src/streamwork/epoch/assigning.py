@@ -54,7 +54,7 @@ class Assigner:
                 replays=brought.share(chain.nodes, instance),
                 lanes=brought.lanes,
                 retried=retried,
-                parent=parent.epoch if graph.promise.at_most_once else None,
+                parent=parent.reached_by if graph.promise.at_most_once else None,
                 asking=self._settings.checkpoint_every,
                 continues=epoch.continues,
                 max_attempts=self._settings.max_attempts,

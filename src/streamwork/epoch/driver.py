@@ -158,7 +158,7 @@ class Driver:
         self._parts.redelivery.prune(self._parts.pruner.oldest)
         self._tell(Phase.PRUNE, self.at.epoch)
         self._parts.progress.report_if_new()
-        rolled_forward = self.at.epoch if footing.rolled_forward else None
+        rolled_forward = recovered.base.epoch if footing.rolled_forward else None
         return Started(
             self.fence, footing.new, self.at.epoch, rolled_forward, tuple(story), self._parts.planner.skipped
         )

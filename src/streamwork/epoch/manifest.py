@@ -63,6 +63,9 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     failed: tuple[FileRef, ...] = ()  # under acknowledging: the events that are not done, with their attempts
     taken: tuple[str, ...] = ()  # files of the inbox that it accounts for, as far as they were not removed before
     letters: dict[str, dict[str, FileRef]] = {}  # component -> by whom -> its dead letters
+    basis: int | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # of one that only has the state in other files: whose positions it has
     seal: str = ""
 
     def __post_init__(self) -> None:
@@ -78,6 +81,11 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     def age(self) -> tuple[int, int]:
         """What makes one manifest newer than another: a higher fence, then a higher number."""
         return self.fence, self.epoch
+
+    @property
+    def reached_by(self) -> int:
+        """The epoch that came to its positions: its own, unless it only has the state of an earlier one in other files."""
+        return self.epoch if isinstance(self.basis, msgspec.UnsetType) else self.basis
 
     @property
     def events(self) -> int:

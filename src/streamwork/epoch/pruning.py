@@ -71,8 +71,8 @@ class Pruner:
             self._store.remove_manifest(manifest.epoch)
         self._store.discard_files({path for manifest in gone for path in manifest.files if path not in named})
         if gone or whole:
-            self._store.remove_plans(below=keep[-1].epoch)
-            self._store.remove_claims(below=keep[-1].epoch)
+            self._store.remove_plans(below=keep[-1].reached_by)
+            self._store.remove_claims(below=keep[-1].reached_by)
         if clean_up:
             self._store.clean_up(fence, named, done=self.line[0].epoch)
         self.line = keep

@@ -85,11 +85,12 @@ class Start:
             fence=fence,
             at=recovered.at,
             rolled_forward=recovered.rolled_forward,
-            refused=self._sinks.refused(recovered.at.epoch),
+            refused=self._sinks.refused(recovered.base.epoch),
             planned=tuple(planned),
             lost=self._recovery.planned_beyond(planned).furthest(claimed),
             claimed=claimed,
             killed=killed,
+            rewritten_from=None if recovered.base is recovered.at else recovered.base,
         )
         return footing, recovered
 

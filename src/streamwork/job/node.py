@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streamwork.components import Event, Grouping, Key, Record, TimerClock
 from streamwork.components.collector import MAIN
+from streamwork.components.operator import rescale_of
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
 from streamwork.job.names import check_name
@@ -166,6 +167,11 @@ class Node:
     def key(self) -> Key | None:
         """The key that it keeps state by: that of its first port, whose values those of the other ports are compared with."""
         return self.ports[0].key if self.ports else None
+
+    @property
+    def rescale(self) -> Callable[[list[Any], int], Sequence[Any]] | None:
+        """How its author divides the records of its instances among another number of them; None if that is not defined."""
+        return rescale_of(self.component)
 
     @property
     def sub_key(self) -> type[Record] | None:

@@ -67,7 +67,7 @@ class ReadAhead:
             self._layout = Layout.of(self._graph, identity.groups)
         if self._closed:
             return
-        if found.is_in_place:  # else the start writes the state anew, and reads that
+        if found.is_in_place:  # else the start rewrites the state, and reads that
             self._host.read_ahead(self._layout, self._works(self._layout, manifest, found.chains))
         self.checkpoint = newest
         self.reads += 1

@@ -4,7 +4,7 @@
 
 A restart reads chains of the job's own folder, whole and as they are: then the plan is in place, and instances read its `chains`.
 Any other plan (files of a savepoint, other numbers of instances, other columns) is carried out by a start before the first epoch,
-which writes the state anew (`epoch.recovery.rewriting`). So a chain never mixes layouts or columns.
+which rewrites the state (`epoch.recovery.rewriting`). So a chain never mixes layouts or columns.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ class Change(Enum):
     GONE = "gone"
 
 
+def groups_of(instance: int, count: int, groups: int) -> range:
+    """The key groups of an instance: those with ``group * count // groups == instance``."""
+    return range(-(-instance * groups // count), -(-(instance + 1) * groups // count))
+
+
+def overlap(one: range, other: range) -> bool:
+    return max(one.start, other.start) < min(one.stop, other.stop)
+
+
 @dataclass(frozen=True)
 class Piece:
     """The rows that an instance takes of a chain of state files."""
@@ -41,18 +50,68 @@ class ComponentPlan:
     """What the instances of one component are restored from."""
 
     pieces: Mapping[str, tuple[Piece, ...]]  # by instance
+    casts: bool = False  # the rows are brought to other columns
+    divides: bool = False  # instance state: the component divides the records of all pieces, which each instance has
 
     @classmethod
     def as_stored(cls, folder: Path, chains: Mapping[str, tuple[FileRef, ...]]) -> ComponentPlan:
         """Each instance goes on with the chain of that number."""
         return cls({instance: (Piece(folder, chain),) for instance, chain in chains.items()})
 
+    @classmethod
+    def by_groups(
+        cls, folder: Path, chains: Mapping[str, tuple[FileRef, ...]], count: int, groups: int
+    ) -> ComponentPlan:
+        """Each of `count` instances takes its key groups, of the chains that hold some of them."""
+        pieces: dict[str, tuple[Piece, ...]] = {}
+        for instance in range(count):
+            mine = groups_of(instance, count, groups)
+            pieces[str(instance)] = tuple(
+                Piece(folder, chain, mine)
+                for before, chain in chains.items()
+                if overlap(mine, groups_of(int(before), len(chains), groups))
+            )
+        return cls(pieces)
+
+    @classmethod
+    def divided(cls, folder: Path, chains: Mapping[str, tuple[FileRef, ...]], count: int) -> ComponentPlan:
+        """The component divides the records of all chains among `count` instances."""
+        every = tuple(Piece(folder, chains[instance]) for instance in sorted(chains, key=int))
+        return cls({str(instance): every for instance in range(count)}, divides=True)
+
+    @property
+    def stored(self) -> int:
+        """Of one that divides: how many instances there are records of."""
+        return len(next(iter(self.pieces.values())))
+
+    @property
+    def is_changed(self) -> bool:
+        """True if its columns or the number of its instances differ from what is stored."""
+        return self.casts or self.is_spread
+
+    @property
+    def is_spread(self) -> bool:
+        """True if the number of its instances differs from what is stored."""
+        return self.divides or any(piece.groups is not None for pieces in self.pieces.values() for piece in pieces)
+
+    def summary(self, name: str) -> str:
+        """What is done with the component of that name, as text."""
+        if not self.is_changed:
+            return f"{name} from elsewhere"
+        found = [f"{name} for {len(self.pieces)} instances"] if self.is_spread else [name]
+        return ", ".join([*found, *(["in new columns"] if self.casts else [])])
+
     def is_in_place(self, folder: Path) -> bool:
         """True if each instance goes on with one chain of that folder, whole and as it is."""
-        return all(
+        return not (self.casts or self.divides) and all(
             len(pieces) == 1 and pieces[0].groups is None and pieces[0].folder == folder
             for pieces in self.pieces.values()
         )
+
+    @property
+    def chains(self) -> Mapping[str, tuple[FileRef, ...]]:
+        """The chain of each instance. The plan must be in place."""
+        return {instance: pieces[0].chain for instance, pieces in self.pieces.items()}
 
 
 @dataclass(frozen=True)
@@ -73,8 +132,12 @@ class RestorePlan:
     @property
     def chains(self) -> FileChains:
         """The chain of each instance. The plan must be in place."""
-        assert self.is_in_place, "the state is to be written anew first"
-        return {
-            name: {instance: pieces[0].chain for instance, pieces in component.pieces.items()}
-            for name, component in self.components.items()
-        }
+        assert self.is_in_place, "the state is to be rewritten first"
+        return {name: component.chains for name, component in self.components.items()}
+
+    @property
+    def summary(self) -> str:
+        """What is rewritten, as text."""
+        return "; ".join(
+            part.summary(name) for name, part in self.components.items() if not part.is_in_place(self.folder)
+        )

@@ -86,6 +86,12 @@ class RowFormat:
         """Brings rows that were written before the record gained fields to the schema; see `misfits`."""
         self._thawed = [*self.key_names, *record.__struct_fields__, "__deleted"]
 
+    def is_current(self, stored: pa.Schema) -> bool:
+        """True if rows of this schema are as they would be written now, but for the order of columns."""
+        return len(stored) == len(self.schema) and all(
+            field.name in stored.names and stored.field(field.name).equals(field) for field in self.schema
+        )
+
     def misfits(self, stored: pa.Schema) -> list[str]:
         """Why rows of this schema cannot be used; nothing if they can. A field that is new has its default, one may become
         optional, and the order of columns does not matter.

@@ -31,7 +31,7 @@ class EpochRecorder(Participant):
         """The driver that completed the checkpoint may have died before it recorded it; a driver that went on from it may have
         recorded epochs that this start skips.
         """
-        at = footing.at
+        at = footing.base
         self._history.back_to(at.epoch)
         if footing.rolled_forward:
             self._record_manifest(at, Result.ROLLED_FORWARD, footing.refused, once=False)

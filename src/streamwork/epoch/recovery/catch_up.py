@@ -67,7 +67,7 @@ def _back(at: Manifest, last: Plan, by_epoch: dict[int, Plan]) -> tuple[Leg, ...
     plan: Plan | None = last
     while plan is not None and plan.end.beyond(at.positions):
         parent = by_epoch.get(plan.parent)
-        here = plan.parent == at.epoch or (parent is not None and parent.end == at.positions)
+        here = plan.parent in (at.epoch, at.reached_by) or (parent is not None and parent.end == at.positions)
         if not here and parent is None:
             return None
         before = at.positions if here or parent is None else parent.end

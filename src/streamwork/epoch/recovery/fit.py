@@ -12,7 +12,7 @@ A start raises the first reason (`Unfit.refused`); tools may list all of them. R
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,40 +68,64 @@ def fit(
     reasons = [not_held(unknown_drops, held)] if unknown_drops else []  # 1
     reasons += _sources(graph, manifest)  # 2
     changes = dict.fromkeys(formats, Change.ADDED)
+    parts: dict[str, ComponentPlan] = {}
     for component, instances in chains.items():  # 3
-        found, change = _component(graph, manifest, formats.get(component), component, instances, schema_of)
-        reasons += found
-        changes[component] = change
+        changes[component] = Change.GONE
+        if component not in formats:
+            reasons.append(_orphan(manifest, component))
+            continue
+        found = _component(graph[component], groups, formats[component], instances, schema_of, stored_in or folder)
+        if isinstance(found, ComponentPlan):
+            parts[component] = found
+            changes[component] = Change.CHANGED if found.is_changed else Change.SAME
+        else:
+            reasons += found
+            changes[component] = Change.CHANGED
     if not reasons:
         reasons += [source_changed(source, partition) for source, partition in changed_inputs()]  # 4
     if promise is not None and promise != graph.promise:
         reasons.append(_semantics(promise, graph.promise))  # 5
     if reasons:
         return Unfit(tuple(reasons), changes)
-    parts = {name: ComponentPlan.as_stored(stored_in or folder, instances) for name, instances in chains.items()}
     return RestorePlan(folder, parts, changes)
 
 
 def _component(
-    graph: Graph,
-    manifest: Manifest,
-    rows: RowFormat | None,
-    component: str,
+    node: Node,
+    groups: int,
+    rows: RowFormat,
     instances: Mapping[str, tuple[FileRef, ...]],
     schema_of: Callable[[FileRef], pa.Schema],
-) -> tuple[list[Refused], Change]:
-    if rows is None:
-        return [_orphan(manifest, component)], Change.GONE
-    if instances.keys() != {str(number) for number in range(graph[component].parallelism)}:
-        return [_parallelism(graph[component], instances)], Change.CHANGED
-    change = Change.SAME
+    stored_in: Path,
+) -> ComponentPlan | list[Refused]:
+    """What a component is restored from, or why it cannot be."""
+    reasons, casts = [], False
     for ref in (chain[-1] for chain in instances.values() if chain):
         stored = schema_of(ref)
         if misfits := rows.misfits(stored):
-            return [schema_error(rows, ref, misfits)], Change.CHANGED
-        if set(stored) != set(rows.schema):
-            change = Change.CHANGED
-    return [], change
+            reasons.append(schema_error(rows, ref, misfits))
+            break
+        casts = casts or not rows.is_current(stored)
+    plan = _layout(node, groups, instances, stored_in)
+    if isinstance(plan, Refused):
+        reasons.append(plan)
+    return reasons if reasons or isinstance(plan, Refused) else replace(plan, casts=casts)
+
+
+def _layout(
+    node: Node, groups: int, instances: Mapping[str, tuple[FileRef, ...]], stored_in: Path
+) -> ComponentPlan | Refused:
+    """Which instance takes what."""
+    numbers = {str(number) for number in range(len(instances))}
+    if instances.keys() == numbers and len(instances) == node.parallelism:
+        return ComponentPlan.as_stored(stored_in, instances)
+    if not any(instances.values()):
+        return ComponentPlan.as_stored(stored_in, {str(number): () for number in range(node.parallelism)})
+    if instances.keys() == numbers and node.key is not None:
+        return ComponentPlan.by_groups(stored_in, instances, node.parallelism, groups)
+    if instances.keys() == numbers and node.rescale is not None:
+        return ComponentPlan.divided(stored_in, instances, node.parallelism)
+    return _parallelism(node, instances)
 
 
 def _sources(graph: Graph, manifest: Manifest) -> Iterator[Refused]:
@@ -127,11 +151,12 @@ def _orphan(manifest: Manifest, component: str) -> Refused:
 
 
 def _parallelism(node: Node, instances: Collection[str]) -> Refused:
+    kind = type(node.component).__name__
     return Refused(
         "SW-STATE-PARALLELISM",
-        f"the state of {node.id!r} is spread over instances {', '.join(instances)}, but its parallelism is now "
-        f"{node.parallelism}",
-        f"run it with parallelism={len(instances)}"
+        f"{node.id!r} keeps one record per instance, stored for instances {', '.join(instances)}, but its parallelism is now "
+        f"{node.parallelism}: which part of a record belongs to which instance is not known",
+        f"define rescale(self, states, count) in {kind}: it divides the records; or run it with parallelism={len(instances)}"
         + _how(node)
         + f"; or begin with empty state: start once with --drop-state {node.id}",
     )

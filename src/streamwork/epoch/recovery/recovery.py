@@ -8,7 +8,8 @@
     4  register  write it into every sink: no older driver can commit from here on
     5  read      sync the folder, read manifests and ledgers, choose. A driver that finds a fence above its own stops
     6  commit    offer staged outputs to sinks that are behind; rebase those that have the rows from a manifest that is lost
-    7  complete  a prepared manifest that was chosen; then check the fence, and publish what sinks refused (`epoch.effects`)
+    7  complete  a prepared manifest that was chosen; then check the fence, and publish what sinks refused (`epoch.effects`).
+                 7c: where instances cannot read its state as it is, rewrite it (`epoch.recovery.rewriting`)
     8  ready     record where this fence starts: manifests of lower fences beyond it count for nothing
     9  prune     set aside what cannot be used, remove files that no manifest names, and temporary files whose writer is dead
 
@@ -16,7 +17,7 @@ What a crash leaves, and what the next start does with it:
 
     after 3, 4      a fence without a start: the next one is higher
     during 6        some sinks have the rows; the same is offered again, and their ledgers say that it is there
-    after 7         the manifest is completed: chosen again, nothing to offer
+    after 7         the manifest is completed: chosen again, nothing to offer. In 7c: see there
     after 8         likewise; what was not set aside yet counts for nothing, because of 8
     during 9        the rest is done by the next start
 """
@@ -38,6 +39,7 @@ from streamwork.epoch.recovery.catalogue import Catalogue
 from streamwork.epoch.recovery.catch_up import Route, not_replayable, route
 from streamwork.epoch.recovery.fit import Unfit, fit
 from streamwork.epoch.recovery.restore_point import RestorePoint, choose, none_good
+from streamwork.epoch.recovery.rewriting import Rewriting
 from streamwork.epoch.recovery.sink_paths import SinkPaths
 from streamwork.epoch.recovery.verify import Verifier
 from streamwork.epoch.sinks import Sinks
@@ -56,7 +58,8 @@ class Recovered:
     """Where a driver goes on from."""
 
     at: Manifest
-    plan: RestorePlan  # its state files, without those that are damaged
+    base: Manifest  # what it was rewritten from; else it is the same
+    plan: RestorePlan  # its state files, in place; without those that are damaged
     line: list[Manifest]  # it and the ancestors that are kept, newest first
     route: Route
     rolled_forward: bool
@@ -87,6 +90,7 @@ class Recovery:
         self._change_semantics = change_semantics
         self._refill = refill
         self._effects = Effects(graph, store)
+        self._rewriting = Rewriting(graph, store, fences, sinks)
         self._files = StateFiles(store.disk, store.folder)
         self._verifier = Verifier(store, self._dropped)
         # sinks whose rows are older than the change to committing, and where they are
@@ -143,7 +147,7 @@ class Recovery:
         plan = fit(self._graph, identity.groups, point.at, chains, self._files.schema, folder=folder)
         if isinstance(plan, Unfit):
             raise plan.refused
-        self._plan = plan
+        self._plan, self._groups = plan, identity.groups
         return point
 
     def finish(self, point: RestorePoint, fence: int, report: Callable[[Phase, Manifest], None]) -> Recovered:
@@ -172,15 +176,21 @@ class Recovery:
         self._effects.publish_refused_at_start(
             self._sinks.ledgers(point.at.uid), self._ends(), max(self._fences.starts.numbers(), default=0)
         )
+        at, plan, line = point.at, self._plan, self._catalogue.line(point.at)
+        story = self._story(point, torn)
+        if not plan.is_in_place:  # 7c
+            self._effects.publish(at)
+            ahead = frozenset(name for name, _ in point.ahead)
+            story += (f"the state is rewritten: {plan.summary}",)
+            at, plan = self._rewriting.run(at, plan, self._groups, fence, ahead, report)
+            line = [at, *line]
         if self._drop.components:
             self._fences.starts.write_dropped(fence, self._drop)
-        self._fences.starts.write(
-            fence, point.at.epoch, point.at.sha256, self._graph.promise, self._sinks.registered, self._graph.params
-        )
-        report(Phase.READY, point.at)
-        way = route(point.at, [position for _, position in point.ahead], self._by_plan()) if point.ahead else Route()
-        line = self._catalogue.line(point.at)
-        return Recovered(point.at, self._plan, line, way, not point.completed, self._story(point, torn))
+        starts = self._fences.starts
+        starts.write(fence, at.epoch, at.sha256, self._graph.promise, self._sinks.registered, self._graph.params)
+        report(Phase.READY, at)
+        way = route(at, [position for _, position in point.ahead], self._by_plan()) if point.ahead else Route()
+        return Recovered(at, point.at, plan, line, way, not point.completed, story)
 
     def set_aside(self, recovered: Recovered, fence: int) -> None:
         """9. Quarantine what cannot be used: manifests that the chosen one was not built on, with their files and published
@@ -189,7 +199,7 @@ class Recovery:
         named = {path for manifest in recovered.line for path in manifest.files}
         in_line = {manifest.sha256 for manifest in recovered.line}
         unused = [one for one in self._stored if one.manifest is None or one.manifest.sha256 not in in_line]
-        void = self._effects.void(recovered.at.epoch, {stored.epoch for stored in unused})
+        void = self._effects.void(recovered.at.reached_by, {stored.epoch for stored in unused})
         self._fences.check(fence)
         for stored in unused:
             self._store.quarantine_epoch(fence, stored.epoch)
@@ -198,13 +208,13 @@ class Recovery:
                     self._store.quarantine(fence, path)
         self._effects.set_aside(fence, void)
         sound = {ref.path for chains in recovered.plan.chains.values() for chain in chains.values() for ref in chain}
-        for problem in self._verifier.problems(recovered.at):
+        for problem in self._verifier.problems(recovered.base):
             if problem.path not in sound:
                 self._store.quarantine(fence, problem.path)
 
     def plans_beyond(self, at: Manifest) -> list[Plan]:
-        """The plans of epochs after `at`, abandoned or not. Refuses a plan that cannot be read: its epoch may have written."""
-        return [self._store.plan(number) for number in self._store.plans() if number > at.epoch]
+        """The plans of epochs behind `at`, abandoned or not. Refuses a plan that cannot be read: its epoch may have written."""
+        return [self._store.plan(number) for number in self._store.plans() if number > at.reached_by]
 
     def planned_beyond(self, plans: Sequence[Plan]) -> Position:
         """How far these epochs were planned."""
