@@ -263,3 +263,21 @@ def test_a_job_goes_on_when_its_event_gains_a_field(tmp_path: Path) -> None:
         log.append([PaidSomewhere("a", 10, "here")])
     assert run_job(job(tmp_path, PaidSomewhere), tmp_path / "root").events == 1
     assert run_job(job(tmp_path, Paid, "old.db"), tmp_path / "other").events == 3, "an older class reads on, too"
+
+
+def test_a_reader_may_leave_fields_out(tmp_path: Path) -> None:
+    class Less(Event):
+        id: int
+
+    class Other(Event):
+        id: str
+
+    with EventLog.create(tmp_path / "log", First) as log:
+        log.append(First(7, "a"))
+    reader = LogReader(tmp_path / "log", Less, subset=True)
+    (batch,) = reader.read(0, 0, reader.end(0))
+    assert batch.to_pylist() == [{"id": 7}]
+    with pytest.raises(StreamworkError, match=r"(?s)SW-LOG-SCHEMA.*subset=True"):
+        LogReader(tmp_path / "log", Less)
+    with pytest.raises(StreamworkError, match="id: int64 not null in the log, string not null in Other"):
+        LogReader(tmp_path / "log", Other, subset=True)

@@ -48,7 +48,8 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
 
     `isolation="read-committed"` (the default) reads committed events; "read-uncommitted" also those of open transactions, which
     may be aborted. The job is registered as a consumer of the log, so that retention keeps the events that it needs.
-    `bounded=True` declares the log complete: the job ends at its end.
+    `bounded=True` declares the log complete: the job ends at its end. `subset=True`: the class may leave out fields of the log,
+    whose columns are then not read.
     """
 
     unit = "events"
@@ -61,6 +62,7 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         max_events: int = 1_000_000,
         start: Start = "stored",
         bounded: bool = False,
+        subset: bool = False,
     ) -> None:
         fields_of(event)
         self.event = event
@@ -69,13 +71,14 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         self.bounded = bounded
         self.path = Path(path)
         self._isolation = isolation
+        self._subset = subset
         self._open: LogReader[E] | None = None
         self._seen: dict[str, int] = {}  # the ends of the log that `ends` found
 
     @property
     def _reader(self) -> LogReader[E]:
         if self._open is None:
-            self._open = LogReader(self.path, self.event, isolation=self._isolation)
+            self._open = LogReader(self.path, self.event, isolation=self._isolation, subset=self._subset)
         return self._open
 
     def __getstate__(self) -> dict[str, Any]:

@@ -42,7 +42,8 @@ class LogReader(Generic[E]):
     """Reads an existing log. Without `event`, events have a generated type with every field of the log.
 
     Offsets count the events of a partition. `end` and `ends` check the files for new events; `read` reads up to the
-    last such check. An object is not thread-safe; a process may have any number of objects.
+    last such check. An object is not thread-safe; a process may have any number of objects. With `subset`, the class may leave
+    out fields of the log: their columns are not decoded.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class LogReader(Generic[E]):
         event: type[E] | None = None,
         *,
         isolation: Isolation | str = Isolation.READ_COMMITTED,
+        subset: bool = False,
         disk: Disk | None = None,
         clock: Clock | None = None,
         verify: bool = True,
@@ -65,7 +67,7 @@ class LogReader(Generic[E]):
         schemas = self.views.schemas
         self.is_typed = event is not None
         if event is not None:
-            schemas.check(event)
+            schemas.check(event, subset)
             self.schema, self._conform = arrow_schema(event), Conform.to(event)
         else:
             self.schema, self._conform = schemas.whole, Conform(schemas.whole, schemas.defaults)

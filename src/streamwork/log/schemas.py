@@ -99,19 +99,21 @@ class Schemas:
                 self._defaults.setdefault(field, values)  # the first default applies, even if a later class has another
         return len(self.versions) > known
 
-    def check(self, event: type[Event]) -> bool:
-        """True if the class has one of the schemas, False if it fits with a new one. Raises SW-LOG-SCHEMA if it does not fit."""
+    def check(self, event: type[Event], subset: bool = False) -> bool:
+        """True if the class has one of the schemas, False if it fits with a new one. Raises SW-LOG-SCHEMA if it does not fit. A
+        reader's class may have a `subset` of the fields.
+        """
         mine = arrow_schema(event)
         if any(mine.equals(version.schema) for version in self.versions):
             return True
-        wrong = _differences(event, self.versions[0].schema, self.whole)
+        wrong = _differences(event, self.versions[0].schema, self.whole, subset)
         if not wrong:
             return False
         raise Refused(
             "SW-LOG-SCHEMA",
             f"the log {self._log} holds {self._event}, which differs from the given {event.__name__}: {'; '.join(wrong)}",
-            "use the class that the log was created with; it may have further fields if each has a default. For any other "
-            "change, create a new log and copy the events",
+            "use the class that the log was created with; it may have further fields if each has a default, and a reader with "
+            "subset=True may leave fields out. For any other change, create a new log and copy the events",
         )
 
     def add(self, event: type[Event]) -> None:
@@ -144,13 +146,13 @@ class Schemas:
         raise Refused("SW-LOG-DAMAGED", f"{path} is damaged, or was edited by hand", _DAMAGED)
 
 
-def _differences(event: type[Event], first: pa.Schema, whole: pa.Schema) -> list[str]:
+def _differences(event: type[Event], first: pa.Schema, whole: pa.Schema, subset: bool) -> list[str]:
     """The reasons why a class does not fit a log with these fields; empty if it fits."""
     here, there = ({field.name: _shown(field) for field in one} for one in (arrow_schema(event), whole))
     wrong = [
         f"{name}: {there[name]} in the log, {here.get(name, 'absent')} in {event.__name__}"
         for name in sorted(there)
-        if here.get(name, there[name]) != there[name] or (name in first.names and name not in here)
+        if here.get(name, there[name]) != there[name] or (name in first.names and name not in here and not subset)
     ]
     for name in sorted(here.keys() - set(first.names)):
         default = default_of(event, name)
