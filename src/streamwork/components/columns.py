@@ -130,8 +130,10 @@ def as_columns(kind: type[msgspec.Struct], given: Sequence[list[Any] | Columns],
     return [Columns(kind, batch) for batch in joined(batches)]
 
 
-def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str) -> Columns:
-    """A batch from user code, as events of a type; columns are found by name. Refuses what does not fit."""
+def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str, values: bool = True) -> Columns:
+    """A batch from user code, as events of a type; columns are found by name. Refuses what does not fit. Without `values`, they
+    were checked before.
+    """
     schema, columns = arrow_schema(kind), []
     if strange := set(batch.schema.names) ^ set(schema.names):
         raise _misfitting(kind, where, f"columns {', '.join(map(repr, sorted(strange)))} are missing or too many")
@@ -148,7 +150,8 @@ def conforming(kind: type[msgspec.Struct], batch: pa.RecordBatch, where: str) ->
         columns.append(column)
     conformed = pa.RecordBatch.from_arrays(columns, schema=schema)
     try:
-        check_columns(kind, conformed)
+        if values:
+            check_columns(kind, conformed)
     except Misfit as misfit:
         raise _misfitting(kind, where, f"{misfit.path!r}: {misfit}") from None
     return Columns(kind, conformed)

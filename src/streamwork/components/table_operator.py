@@ -142,6 +142,10 @@ class TableOperator(AnyOperator, Generic[E, R, O]):
     """True if the last field of the sub-key is a number that only keeps rows apart. Such numbers may depend on where the input
     is cut; `streamwork.testing` does not compare them."""
 
+    checks_values: ClassVar[bool] = True
+    """False if it emits only values that it was given, or that are in range by their making: then what it emits is not checked
+    for values that Python cannot hold (`FieldType.check_column`). Names, types and nulls of columns are always checked."""
+
     judges_lateness: bool = False
     """True if it reads `Rows.watermarks`."""
 

@@ -22,13 +22,15 @@ from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.extent import Extent, Extents
 from streamwork.engine.inlet import gathered, takes_columns
+from streamwork.engine.steps.batch_steps import ROWS
 from streamwork.engine.steps.operator_steps import SourceStep
 from streamwork.errors import StreamworkError
 from streamwork.world import Disk, FileRef
 
 Read = Callable[[str, int, int], Iterator[Slice]]  # as `OffsetSource.read`
 MOST_EVENTS = 8_192
-"""Maximum events of a partition that `follow` reads in one piece: a barrier waits for the end of a piece."""
+"""Maximum events of a partition that `follow` reads in one piece: a barrier waits for the end of a piece. Where columns are
+gathered it is `ROWS`: that many rows take about as long."""
 
 
 class _Range(NamedTuple):
@@ -197,10 +199,11 @@ class Reading:
         found = []
         asked = {part: at[part] for part, one in extents.items() if one.end is None} if not closing else {}
         source: OffsetSource[Any] = self._chain.graph[name].component
-        ends = source.ends(asked, MOST_EVENTS) if asked else {}
+        most = ROWS if self._gathers(name) else MOST_EVENTS
+        ends = source.ends(asked, most) if asked else {}
         for partition, extent in extents.items():
             if extent.end is not None:
-                end = min(extent.end, source.ends({partition: at[partition]}, MOST_EVENTS)[partition])
+                end = min(extent.end, source.ends({partition: at[partition]}, most)[partition])
             else:
                 end = ends.get(partition, at[partition])
                 end = end if extent.until is None else min(end, max(extent.until, at[partition]))

@@ -65,7 +65,8 @@ class TableEmitted(TableCollector):
         elif self._now is not None:
             times = np.full(batch.num_rows, self._now, np.int64)
         if batch.num_rows:
-            self.some.append(Some(channel, conforming(kind, batch, self.node.id), rows, times))
+            columns = conforming(kind, batch, self.node.id, self.node.component.checks_values)
+            self.some.append(Some(channel, columns, rows, times))
 
     def delivered(self) -> int:
         """How many of the rows gave something."""

@@ -43,11 +43,24 @@ def equal(left: Array, right: Array) -> tuple[Array, Array]:
     """(left row, right row) of all rows with equal codes, ordered by left row, then by right row."""
     order, known = _with_key(right)
     counts = np.bincount(known, minlength=int(left.max(initial=NO_KEY)) + 1)
+    if counts.max(initial=0) <= 1:
+        return _single(left, order, known, len(counts))
     starts = np.cumsum(counts) - counts
     order = order[np.argsort(known, kind="stable")]
     found = np.where(left == NO_KEY, 0, counts[left] if len(counts) else 0)
     rows, places = expanded(starts[left] if len(counts) else np.zeros_like(left), found)
     return rows, order[places]
+
+
+def _single(left: Array, order: Array, known: Array, codes: int) -> tuple[Array, Array]:
+    """`equal` where each code is in one right row at most: a table by code instead of a sort."""
+    places = np.full(codes + 1, NO_ROW, np.int64)  # the last one is that of `NO_KEY`
+    places[known] = order
+    found = places[left]
+    if len(found) and found.min() > NO_ROW:
+        return np.arange(len(left)), found
+    rows = np.flatnonzero(found > NO_ROW)
+    return rows, found[rows]
 
 
 def within(left: Array, left_times: Array, right: Array, right_times: Array, distance: int) -> tuple[Array, Array]:

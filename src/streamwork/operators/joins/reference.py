@@ -35,7 +35,7 @@ class Reference(ABC):
 
     @abstractmethod
     def find(self, keys: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
-        """The rows of distinct keys, none of which has a null: (row of `keys` of each, the rows)."""
+        """The rows of distinct keys, none of which has a null: (row of `keys` of each, the rows). Their values were checked."""
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Called when the instance ends, except after a crash."""
@@ -45,6 +45,7 @@ class ReferenceJoin(TableOperator[Any, Any, Any]):
     """Joins rows with references on arrival. It keeps no state, and needs no exchange."""
 
     keeps_key = True
+    checks_values = False
 
     def __init__(self, left: Side, references: Sequence[Reference], kind: JoinKind, result: Result) -> None:
         self._left = left
@@ -80,13 +81,25 @@ class ReferenceJoin(TableOperator[Any, Any, Any]):
             chosen = [*(side[mine] for side in chosen), theirs]
             batches.append(batch)
 
+        whole = _is_whole(chosen[LEFT], rows.batch.num_rows)
+
         def result(some: Array) -> pa.RecordBatch:
-            fields = self._result.fields.items()
-            columns = {name: taken(batches[one.side].column(one.field), chosen[one.side][some]) for name, one in fields}
+            columns = {}
+            for name, one in self._result.fields.items():
+                column = batches[one.side].column(one.field)
+                if whole and one.side == LEFT:
+                    columns[name] = column.slice(some[0], len(some))  # `some` are successive
+                else:
+                    columns[name] = taken(column, chosen[one.side][some])
             return batch_of(self._result.event, columns)
 
         for some, piece in in_pieces(result, len(chosen[LEFT])):
             collector.emit_batch(piece, rows=chosen[LEFT][some])
+
+
+def _is_whole(rows: Array, count: int) -> bool:
+    """True if these are all rows of a batch, once each and in order: then its columns need not be copied."""
+    return len(rows) == count and bool((rows[1:] > rows[:-1]).all())
 
 
 def _with_unmatched(mine: Array, theirs: Array, count: int) -> tuple[Array, Array]:

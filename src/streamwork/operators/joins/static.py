@@ -16,9 +16,9 @@ import pyarrow.types as at
 
 from streamwork.components import Digits
 from streamwork.components.batches import one_array
-from streamwork.components.field_types import MISFITS
+from streamwork.components.field_types import MISFITS, Misfit
 from streamwork.components.made import make_event
-from streamwork.components.schema import arrow_schema
+from streamwork.components.schema import arrow_schema, check_columns
 from streamwork.errors import WrongUse
 from streamwork.operators.joins.columns import Array
 from streamwork.operators.joins.key_index import KeyIndex
@@ -73,6 +73,9 @@ class StaticTable(Reference):
         table = self._table if self._path is None else _read(self._path, _versions(self._path), self._name)
         try:
             self._rows = _fitted(table, arrow_schema(self.side.event))
+            check_columns(self.side.event, self._rows)
+        except Misfit as misfit:
+            raise ValueError(f"table {self._name!r}, column {misfit.path!r}: {misfit}") from None
         except MISFITS as error:
             raise ValueError(
                 f"table {self._name!r} no longer has the columns that it had when the job was built ({error}): restart the job"
