@@ -139,6 +139,23 @@ def bench_state_size_command(quick: bool, as_json: bool) -> None:
     _measure(bench, quick, as_json)
 
 
+@bench_group.command("ysb")
+@click.option(
+    "--variant",
+    type=click.Choice(["inside", "log"]),
+    required=True,
+    help="inside: the generator is a source of the job. log: from the embedded log.",
+)
+@click.option("--quick", is_flag=True, help="Few events, in local mode: to see that it works.")
+@JSON
+def bench_ysb_command(variant: str, quick: bool, as_json: bool) -> None:
+    """The Yahoo streaming benchmark: views of ads, counted per campaign and window of 10 s, exactly-once."""
+    from streamwork.bench.ysb import throughput
+
+    sizes = throughput.QUICK if quick else throughput.FULL
+    _print_numbers(throughput.run(variant, sizes=sizes, note=_note), as_json, f"ysb --variant {variant}")
+
+
 def _measure(bench: Any, quick: bool, as_json: bool, **other_sizes: Any) -> None:
     """Run a benchmark that has two sizes and reports its progress."""
     sizes = msgspec.structs.replace(bench.QUICK if quick else bench.FULL, **other_sizes)

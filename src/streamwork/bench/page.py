@@ -44,6 +44,11 @@ class Section(NamedTuple):
 SPARK_PEER = "plain Structured Streaming in PySpark, RocksDB with changelog, from Parquet files of the same rows"
 BYTEWAX_PEER = "Bytewax, one worker, without recovery: nothing is durable, and each epoch begins without state"
 
+MODES = {
+    "live": "tasks that run all the time",
+    "microbatch": "one Spark job for each checkpoint, of as many events as take about a second",
+}
+
 SECTIONS = {
     "keyed-state": Section(
         "State per key",
@@ -87,6 +92,20 @@ SECTIONS = {
         "Semantics",
         "A count per card, upserted into SQLite and into PostgreSQL, under each of the [semantics](../semantics.md). Each "
         "computes several checkpoints in turn; every table is checked, card by card, before a result is accepted.",
+    ),
+    "ysb-inside": Section(
+        "Yahoo streaming benchmark: the generator inside the job",
+        "Ad events: views are kept, joined with their campaigns by a static table of 1,000 ads, and counted per campaign and "
+        "window of 10 s; exactly-once, with a checkpoint every second, into SQLite. The generator is a source of the job. Events "
+        "are typed columns with all seven fields, not text. All counts are compared with a recomputation before a speed is "
+        "accepted.",
+        MODES,
+    ),
+    "ysb-log": Section(
+        "Yahoo streaming benchmark: from the embedded log",
+        "The same query on the same events, which are in an embedded log on the same machine, as typed columns with seven "
+        "fields. The job reads three of them.",
+        MODES,
     ),
     "state-size": Section(
         "Size of the state",
@@ -143,7 +162,11 @@ SECTIONS = {
     ),
 }
 
-COMMANDS = {"recovery-standby": "recovery --standby"}
+COMMANDS = {
+    "recovery-standby": "recovery --standby",
+    "ysb-inside": "ysb --variant inside",
+    "ysb-log": "ysb --variant log",
+}
 """Benchmarks that are an option of another one."""
 
 

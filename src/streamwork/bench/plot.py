@@ -51,6 +51,9 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | None:
                 for name, found in numbers.items()
                 if name != "settings"
             ]
+        case "ysb-inside" | "ysb-log":
+            unit = "events per second"
+            groups = [Group("", _column(numbers["modes"], "events_per_s"))]
         case "semantics":
             unit = "events per second"
             groups = [Group(name, _column(numbers[name], "events_per_s")) for name in ("sqlite", "postgres")]

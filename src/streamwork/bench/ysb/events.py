@@ -1,0 +1,140 @@
+"""The events of the benchmark. Each is a function of its partition and offset, so that a source can read it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from streamwork.components import Event
+from streamwork.components.hashing import mix
+
+Array = np.ndarray[Any, Any]
+
+KINDS = ("view", "click", "purchase")
+TYPES = ("banner", "modal", "sponsored-search", "mail", "mobile")
+ADS_PER_CAMPAIGN = 10
+BEGIN = 1_767_225_600_000_000
+"""2026-01-01, in microseconds: a multiple of each window's size."""
+BLOCK = 1 << 16
+"""Rows that are made at a time."""
+TIME = pa.timestamp("us", tz="UTC")
+
+
+class Ad(Event, frozen=True):
+    """An event with all seven fields."""
+
+    user: int
+    page: int
+    ad: int
+    ad_type: str
+    kind: str
+    at: datetime
+    ip: int
+
+
+class AdView(Event, frozen=True):
+    """The fields of an event that the query uses."""
+
+    ad: int
+    kind: str
+    at: datetime
+
+
+class CampaignView(Event, frozen=True):
+    campaign: int
+    at: datetime
+
+
+class Counted(Event, frozen=True):
+    campaign: int
+    window_start: datetime
+    window_end: datetime
+    views: int
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """The events of some partitions. `step` is the event time between two events of a partition, in microseconds."""
+
+    partitions: int = 2
+    campaigns: int = 100
+    step: int = 2
+
+    @property
+    def ads(self) -> int:
+        return self.campaigns * ADS_PER_CAMPAIGN
+
+    def rows(self, partition: int, first: int, count: int) -> Rows:
+        """The events from offset `first` on."""
+        offsets = np.arange(first, first + count, dtype=np.int64)
+        numbers = mix((offsets * self.partitions + partition).view(np.uint64))
+        ads = (numbers >> np.uint64(32)) % np.uint64(self.ads)
+        kinds = (numbers & np.uint64(0xFFFFFFFF)) % np.uint64(len(KINDS))
+        return Rows(ads.view(np.int64), kinds.view(np.int64), BEGIN + offsets * self.step)
+
+    def campaigns_of_ads(self) -> pa.Table:
+        """The table that events are joined with."""
+        ads = np.arange(self.ads, dtype=np.int64)
+        return pa.table({"ad": ads, "campaign": ads // ADS_PER_CAMPAIGN})
+
+    def batches(self, partition: int, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(offset, the events from there on) of a range of offsets, with all seven fields."""
+        while start < end:
+            count = min(BLOCK - start % BLOCK, end - start)
+            yield start, self.rows(partition, start, count).as_batch(start)
+            start += count
+
+
+class Rows(NamedTuple):
+    """The columns of some events that the query uses: numbers of ads, numbers of kinds, times."""
+
+    ads: Array
+    kinds: Array
+    times: Array
+
+    def as_batch(self, first: int) -> pa.RecordBatch:
+        """As `Ad` events, the first of which has this offset. The fields that the query ignores repeat from block to block."""
+        block, at = _ignored(), first % BLOCK
+        columns = {
+            **{name: column.slice(at, len(self.ads)) for name, column in block.items()},
+            "ad": pa.array(self.ads),
+            "kind": _KINDS.take(pa.array(self.kinds)),
+            "at": pa.array(self.times).cast(TIME),
+        }
+        names = list(Ad.__struct_fields__)
+        return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
+
+    def as_json(self, first: int) -> list[bytes]:
+        """As seven-field JSON objects, all values text, as in the benchmark as published."""
+        block, at = _ignored(), first % BLOCK
+        users, pages, types, ips = (
+            block[name].slice(at, len(self.ads)).to_pylist() for name in ("user", "page", "ad_type", "ip")
+        )
+        return [
+            b'{"user_id":"%032x","page_id":"%032x","ad_id":"%d","ad_type":"%s","event_type":"%s","event_time":"%d","ip_address":"%d.%d.%d.%d"}'
+            % (user, page, ad, kind.encode(), KINDS[number].encode(), time // 1000, *ip.to_bytes(4))
+            for user, page, ad, kind, number, time, ip in zip(
+                users, pages, self.ads.tolist(), types, self.kinds.tolist(), self.times.tolist(), ips, strict=True
+            )
+        ]
+
+
+_KINDS = pa.array(KINDS)
+_block: dict[str, pa.Array] = {}
+
+
+def _ignored() -> dict[str, pa.Array]:
+    """The fields that the query ignores, of one block."""
+    if not _block:
+        rng = np.random.default_rng(20)
+        _block.update(
+            user=pa.array(rng.integers(0, 1 << 48, BLOCK)),
+            page=pa.array(rng.integers(0, 1 << 48, BLOCK)),
+            ad_type=pa.array(TYPES).take(pa.array(rng.integers(0, len(TYPES), BLOCK))),
+            ip=pa.array(rng.integers(0, 1 << 32, BLOCK)),
+        )
+    return _block
