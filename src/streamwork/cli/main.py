@@ -12,6 +12,7 @@ from streamwork.cli.letter_commands import letters_group
 from streamwork.cli.log_commands import log_group
 from streamwork.cli.output import cell, console, print_json, say
 from streamwork.cli.project_commands import demo_group, dev_command, doctor_command, new_command
+from streamwork.cli.rescale_command import rescale_command
 from streamwork.cli.run_command import run_command
 from streamwork.cli.savepoint_commands import savepoint_group
 from streamwork.cli.savepoint_diff import diff_command
@@ -35,6 +36,7 @@ for command in (
     status_command,
     stop_command,
     checkpoints_command,
+    rescale_command,
     savepoint_group,
     state_group,
     doctor_command,

@@ -144,18 +144,24 @@ class Job:
             parallelism,
         )
 
-    def graph(self, settings: Settings | None = None, instead: Mapping[str, Any] | None = None) -> Graph:
+    def graph(
+        self,
+        settings: Settings | None = None,
+        instead: Mapping[str, Any] | None = None,
+        parallelism: Mapping[str, int] | None = None,
+    ) -> Graph:
         """The frozen, validated graph, with these settings or the job's own. Refuses semantics that cannot hold.
 
-        `instead` replaces components, by id.
+        `instead` replaces components, by id; `parallelism` their number of instances.
         """
         chosen = settings or self.settings
+        asked = {name: self._checked(count) for name, count in {**self._asked, **(parallelism or {})}.items()}
         nodes: dict[str, Node] = {}
         for node in self._nodes.values():
             component = (instead or {}).get(node.id, node.component)
             node = resolved(_located(replace(node, component=component), self.home), chosen.promise)
             before = [nodes[one.node] for one in node.inputs]
-            count = instances(node, self._asked.get(node.id), chosen.parallelism, before)
+            count = instances(node, asked.get(node.id), chosen.parallelism, before)
             nodes[node.id] = replace(node, parallelism=count)
         values = tuple((name, params.stored(value)) for name, value in self.params.items())
         return Graph(self.name, tuple(nodes.values()), chosen.promise, values)
@@ -241,9 +247,12 @@ class Job:
         if node.id in self._nodes:
             raise duplicate_id(self.name, node.id)
         if asked is not None:
-            self._asked[node.id] = Settings(parallelism=asked, groups=self.settings.groups).parallelism  # checks it
+            self._asked[node.id] = self._checked(asked)
         self._nodes[node.id] = node
         return Stream(self, (Input(node.id),), node.gives)
+
+    def _checked(self, parallelism: int) -> int:
+        return Settings(parallelism=parallelism, groups=self.settings.groups).parallelism
 
     def _free_id(self, wanted: str) -> str:
         """`wanted`, or `wanted-2`, `wanted-3`, ... if that is taken."""
