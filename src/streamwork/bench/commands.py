@@ -112,6 +112,16 @@ def bench_semantics_command(quick: bool, postgres: str | None, as_json: bool) ->
     _print_numbers(bench.run(sizes=sizes, note=_note, postgres=postgres), as_json)
 
 
+@bench_group.command("manual")
+@click.option("--quick", is_flag=True, help="Few events: to see that it works.")
+@JSON
+def bench_manual_command(quick: bool, as_json: bool) -> None:
+    """State by hand beside the engine's checkpoints: throughput, and events computed again after a kill, by interval."""
+    from streamwork.bench import manual as bench
+
+    _measure(bench, quick, as_json)
+
+
 @bench_group.command("live")
 @click.option("--quick", is_flag=True, help="A few seconds at a low rate: to see that it works.")
 @click.option(

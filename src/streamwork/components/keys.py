@@ -74,9 +74,11 @@ class Key(msgspec.Struct, frozen=True):
 
     def groups(self, values: Iterable[Any], groups: int = GROUPS) -> list[int]:
         """The key group of each key value."""
-        if self.scales:
-            values = map(self._scaled, values)
-        return [zlib.crc32(canonical(value)) % groups for value in values]
+        return [zlib.crc32(name) % groups for name in self.names(values)]
+
+    def names(self, values: Iterable[Any]) -> list[bytes]:
+        """The canonical bytes of each key value: equal values have equal ones."""
+        return list(map(canonical, map(self._scaled, values) if self.scales else values))
 
     def column_groups(self, columns: Sequence[pa.Array], groups: int = GROUPS) -> np.ndarray[Any, Any]:
         """The key group of each row; `columns` are those of the key's fields."""

@@ -51,6 +51,10 @@ class AnyOperator:
     reads_watermark: ClassVar[bool | None] = None
     """True if it reads ``collector.watermark``: then events reach it one at a time. None: its methods show it."""
 
+    long_lived: ClassVar[bool] = False
+    """True if an object keeps what the next epoch needs, outside of the engine's state. Such an operator runs in local and live
+    mode only: in the other modes an epoch may get new objects."""
+
     def close(self) -> None:
         """Called when the instance ends, except after a crash."""
 

@@ -146,6 +146,10 @@ class AnySource:
     bounded: bool = False
     """True if the input is complete: nothing is added to it. A job with only bounded sources ends when all input is processed."""
 
+    long_lived: ClassVar[bool] = False
+    """True if an object keeps what the next epoch needs, outside of the engine's state. Such a source runs in local and live mode
+    only: in the other modes an epoch may get new objects."""
+
     on_error: OnError | None = None
     """How to handle input that is not an event: "fail" stops the job, "drop" discards and counts it, "dead-letter" keeps it as a
     dead letter. None: the default of the job's semantics; "fail" for a source outside of a job."""

@@ -79,7 +79,7 @@ class PostgresSink(SqlSink[E], Generic[E]):
         if len(self._preview.encode()) > LONGEST_NAME:
             most = LONGEST_NAME - len("__preview")
             raise WrongUse("SW-SINK-TABLE", f"the name {table!r} is too long", f"use at most {most} bytes")
-        self.address = _address(dsn)
+        self.address = postgres_address(dsn)
         self._connection: psycopg.Connection[Any] | None = None
         self._was_connected = False
 
@@ -323,7 +323,7 @@ class _AnswerLost(JobFailed):
     """The outcome of a COMMIT is unknown."""
 
 
-def _address(dsn: str) -> Address:
+def postgres_address(dsn: str) -> Address:
     needed("psycopg", "postgres")
     import psycopg
     from psycopg.conninfo import conninfo_to_dict

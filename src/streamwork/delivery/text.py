@@ -7,13 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamwork.components import Event
-
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=msgspec.Struct)
 
 
 def to_text(event: Any) -> str:
-    """An event; or, as it is, text that could not be made an event."""
+    """An event or a record; or, as it is, text that could not be made an event."""
     if isinstance(event, str):
         return event
     text = msgspec.json.encode(event)
@@ -23,7 +21,7 @@ def to_text(event: Any) -> str:
 
 
 def from_text(kind: type[E], text: str) -> E:
-    """Raises msgspec.ValidationError if the text is not, or no longer, such an event."""
+    """Raises msgspec.ValidationError if the text is not, or no longer, of this type."""
     return msgspec.convert(msgspec.json.decode(text), kind, strict=False)
 
 

@@ -20,7 +20,7 @@ from streamwork.hosts.spark_host import start_spark_host
 from streamwork.hosts.spark_life import spark_gone
 from streamwork.job import Graph, Job
 from streamwork.run.backfill import advise_batch, everything
-from streamwork.run.mode import Mode
+from streamwork.run.mode import Mode, check_long_lived
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.record import RunRecorder
@@ -66,6 +66,7 @@ class Drivers:
         self._requests = Requests(control, clock.monotonic, lambda: stop.asked)
         self._stop = stop
         check_standby(options)
+        check_long_lived(graph, options.mode)
         self._standby = (
             StandbyRun(self._graph, self._store, self.settings.lease, clock, stop, self.note)
             if options.standby

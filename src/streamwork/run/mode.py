@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from streamwork.errors import WrongUse
+from streamwork.job import Graph
+
 BATCH_SUFFIX = "@batch"
 """Ends the name of a batch run's folder. No job name can contain it, so the folder belongs to no other job."""
 
@@ -21,3 +24,15 @@ class Mode(Enum):
     def folder(self, job: str) -> str:
         """The name of the job's folder below the root: a backfill has one of its own."""
         return job + BATCH_SUFFIX if self is Mode.BATCH else job
+
+
+def check_long_lived(graph: Graph, mode: Mode) -> None:
+    """Refuse components whose objects must outlive an epoch where an epoch may get new ones."""
+    for node in graph.nodes:
+        if getattr(node.component, "long_lived", False) and mode in (Mode.MICROBATCH, Mode.BATCH):
+            raise WrongUse(
+                "SW-JOB-MODE",
+                f"{node.id} keeps its state by hand, in objects that must live as long as the run; in mode {mode.value} an epoch "
+                "may get new ones",
+                "run the job with --mode live or --mode local; or let the engine keep the state",
+            )

@@ -32,7 +32,7 @@ class Step(ABC):
 
     def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
         self.node = node
-        self.instance = Instance(instance, node.parallelism)
+        self.instance = Instance(instance, node.parallelism, node.id)
         self.operator = own_copy(node)
         self.blame = Blame(node.id)  # for its input
         self.times: Times  # the chain gives them
@@ -209,7 +209,7 @@ class Step(ABC):
     def _guarded_set_up(self, *state: Any) -> None:
         try:
             self.operator.setup_instance(self.instance, *state)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StreamworkError):  # the latter has a code, a cause and an action of its own
             raise
         except BaseException as error:
             raise JobFailed(
