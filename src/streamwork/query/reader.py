@@ -151,7 +151,7 @@ class Reader:
             raise JobFailed(
                 "SW-QUERY-NO-STATE",
                 f"no checkpoint of {self.folder} can be read: {self.problem or 'there is none'}",
-                "wait until the job has started; `streamwork checkpoints JOBFILE --verify` shows what is wrong with files",
+                "wait until the job has started; `streamwork checkpoints job.py --verify` shows what is wrong with files",
             )
         return found
 

@@ -130,8 +130,8 @@ def _ask(store: Store, name: str, note: str, by: str, timeout: float, clock: Clo
             raise JobFailed(
                 "SW-SAVEPOINT-TIMEOUT",
                 f"{holder.process} has not completed the savepoint within {timeout:g} s",
-                "look with `streamwork savepoint list` whether it was begun, which the driver completes by itself; or wait longer, "
-                "with --timeout",
+                "look with `streamwork savepoint list job.py` whether it was begun: then the driver completes "
+                "it by itself; or wait longer, with --timeout",
             )
         clock.sleep(POLL_SECONDS)
 

@@ -80,7 +80,7 @@ def check_drained(stopped: StopResult) -> None:
         raise JobFailed(
             "SW-STOP-NOT-DRAINED",
             f"the rest of the input of {stopped.job} was not read: {stopped.text}",
-            "`streamwork run --until-caught-up` reads it; then create the savepoint. Nothing was saved",
+            "`streamwork run job.py --until-caught-up` reads it; then create the savepoint. Nothing was saved",
         )
 
 

@@ -101,14 +101,15 @@ def missing(disk: Disk, folder: Path) -> Refused | WrongUse:
         return WrongUse(
             "SW-SAVEPOINT-UNKNOWN",
             f"there is no savepoint in {folder}",
-            "`streamwork savepoint list` shows the savepoints of a job; a savepoint elsewhere is given by the path of its folder",
+            "`streamwork savepoint list job.py` shows the savepoints of a job; "
+            "a savepoint elsewhere is given by the path of its folder",
         )
     by = "" if begun is None else f", which {begun.by} began"
     return Refused(
         "SW-SAVEPOINT-INCOMPLETE",
         f"the savepoint in {folder}{by}, is half-made or half-copied: {DONE}, the last file of a savepoint, is missing",
-        "wait if it is being created or copied; else remove it with `streamwork savepoint drop`, or copy it again. Nothing was "
-        "started or changed",
+        "wait if it is being created or copied; else remove it with `streamwork savepoint drop job.py NAME`, or copy it "
+        "again. Nothing was started or changed",
     )
 
 

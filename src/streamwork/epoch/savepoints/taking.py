@@ -126,7 +126,8 @@ class SavepointTaker(Participant):
             error = JobFailed(
                 "SW-SAVEPOINT-FAILED",
                 f"the savepoint could not be written: {described(error)}",
-                "correct that, remove what is left with `streamwork savepoint drop`, and create it again; the job goes on",
+                "correct that. Remove what is left with `streamwork savepoint drop job.py NAME`, "
+                "and create it again; the job goes on",
             )
         self._requests.not_saved(request, error)
 

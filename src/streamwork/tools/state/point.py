@@ -153,7 +153,7 @@ class Places:
         raise WrongUse(
             "SW-CHECKPOINT-UNKNOWN",
             f"job {self.job} has no completed checkpoint {at.checkpoint} (kept are: {known})",
-            "`streamwork checkpoints` lists them; a savepoint is kept until it is dropped",
+            "`streamwork checkpoints job.py` lists them; a savepoint is kept until it is dropped",
         )
 
     def reading(self, at: At, read: Callable[[StatePoint], T]) -> T:
