@@ -48,8 +48,8 @@ job = Job("usage", checkpoint_every=0, parallelism=2)
 payments = job.source(JsonLines("payments.jsonl", Payment, max_events=5), id="payments")
 usage = payments.apply(PerCard(), key="card", id="per-card")
 usage.sink({sink}, id="journal")
-usage.sink(SqliteSink("latest.db", "latest", key="card"), id="latest")
 """
+LATEST = 'usage.sink(SqliteSink("latest.db", "latest", key="card"), id="latest")\n'
 JOURNAL = 'SqliteSink("journal.db", "journal")'
 ROOT = ".streamwork"
 
@@ -57,14 +57,15 @@ ROOT = ".streamwork"
 class Place:
     """The folder of a job, like that of a person: `usage.py`, `payments.jsonl`, the databases and `.streamwork`."""
 
-    def __init__(self, folder: Path, factor: int = 1, sink: str = JOURNAL) -> None:
+    def __init__(self, folder: Path, factor: int = 1, sink: str = JOURNAL, latest: str = LATEST) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._latest = latest
         self.given: list[tuple[str, int]] = []
         self.write("usage.py", factor, sink)
 
     def write(self, name: str, factor: int = 1, sink: str = JOURNAL) -> None:
-        (self.folder / name).write_text(JOB.format(factor=factor, sink=sink))
+        (self.folder / name).write_text(JOB.format(factor=factor, sink=sink) + self._latest)
 
     def give(self, count: int) -> None:
         """Append events to the input."""

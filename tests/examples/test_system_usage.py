@@ -463,7 +463,7 @@ def test_a_copied_root_continues_and_the_old_one_is_refused(world: World) -> Non
     world.scene.add(range(100, 200))
     world.run(root="moved")
     assert world.rows() == [truth(200)]
-    with pytest.raises(Refused, match="SW-STATE-DIVERGES"):
+    with pytest.raises(Refused, match="SW-ROOT-MOVED"):
         world.run(root="root")
     world.scene.add(range(200, 250))
     world.run(root="moved")

@@ -47,6 +47,11 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "on_error": st.dictionaries(ids, policies),
     "param": st.dictionaries(ids, st.text(max_size=9)),
     "spark_log": st.booleans(),
+    "from_": st.sampled_from(["savepoint:before-v2", "checkpoint:42", "/elsewhere/before-v2"]),
+    "input": st.dictionaries(ids, st.sampled_from(["earliest", "latest", "time:2026-01-31T12:00Z"])),
+    "accept_input": st.booleans(),
+    "rewind_output": st.booleans(),
+    "fork": ids,
 }
 
 

@@ -11,6 +11,7 @@ from streamwork.epoch.fences import Fences
 from streamwork.epoch.job_folder import open_store
 from streamwork.job import params
 from streamwork.job.jobfile import JobFile, load_job
+from streamwork.run.forking import forked_job
 from streamwork.world import RealClock, RealProcesses
 
 Command = Callable[..., None]
@@ -38,13 +39,20 @@ def with_job_file(command: Command) -> Command:
     return click.argument("job", metavar="JOBFILE[:NAME]")(root(command))
 
 
-def load_as_it_ran(job: str, root: Path | None) -> tuple[JobFile, Path]:
-    """The job of a file, with the parameters of its last run, and its root."""
+AS = click.option("--as", "fork", metavar="NAME", help="The fork of this name (`streamwork savepoint fork`).")
+
+
+def load_as_it_ran(job: str, root: Path | None, fork: str | None = None) -> tuple[JobFile, Path]:
+    """The job of a file, or a fork of it, with the parameters of its last run, and its root."""
     loaded = load_job(job)
     root = (root or loaded.default_root).absolute()
-    store, clock = open_store(root, loaded.job.name), RealClock()
+    store, clock = open_store(root, fork or loaded.job.name), RealClock()
     ran = Fences(store.disk, store.folder, clock, RealProcesses()).starts.params()
     known = {name: value for name, value in ran.items() if name in loaded.job.params}
     if known != {name: params.stored(value) for name, value in loaded.job.params.items()}:
         loaded = load_job(job, params.texts(tuple(known.items())))
-    return loaded, root
+    return as_fork(loaded, root, fork), root
+
+
+def as_fork(loaded: JobFile, root: Path, fork: str | None) -> JobFile:
+    return loaded if fork is None else JobFile(forked_job(loaded.job, root, fork), loaded.path)

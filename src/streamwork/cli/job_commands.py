@@ -12,7 +12,7 @@ import click
 import msgspec
 from rich.table import Table
 
-from streamwork.cli.job_arguments import about_a_job, find, load_as_it_ran
+from streamwork.cli.job_arguments import AS, about_a_job, find, load_as_it_ran
 from streamwork.cli.output import JSON, console, print_json, say
 from streamwork.cli.status_text import status_lines
 from streamwork.components.duration import seconds
@@ -58,18 +58,27 @@ def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool)
 @click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="How long to wait for the end.")
 @click.option("--savepoint", metavar="NAME", help="Then create a savepoint of the job. Needs the job file.")
 @click.option("--note", default="", help="With --savepoint: why it is made.")
+@AS
 @click.option("--drain", is_flag=True, help="Read the input that is there first, and fire the timers that are due.")
 @JSON
 def stop_command(
-    job: str, root: Path | None, timeout: str, savepoint: str | None, note: str, drain: bool, as_json: bool
+    job: str,
+    root: Path | None,
+    timeout: str,
+    savepoint: str | None,
+    note: str,
+    fork: str | None,
+    drain: bool,
+    as_json: bool,
 ) -> None:
     """Ask a running job and its standbys to stop after the checkpoint in progress, and wait until they have."""
     clock = RealClock()
     if savepoint is not None:
-        loaded, found = load_as_it_ran(job, root)
+        loaded, found = load_as_it_ran(job, root, fork)
         store = open_store(found, loaded.job.name)
         check_new(store, savepoint)
     where = find(job, root)
+    where = (where[0], fork or where[1])
     stopped = request_stop(*where, seconds(timeout), clock, lambda line: say(line, err=True), drain)
     if drain:
         check_drained(stopped)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from streamwork.cli.job_arguments import as_fork
 from streamwork.cli.output import JSON, print_json, say
 from streamwork.cli.progress import watched
 from streamwork.cli.run_options import run_options
@@ -63,6 +64,7 @@ def run_command(
         else:
             say(NOT_STARTED)
         return
+    loaded = as_fork(loaded, (root or loaded.default_root).absolute(), given["fork"])
     options = RunOptions.parse(
         root=root or loaded.default_root, module_folder=loaded.path.parent, command=command or (), **given
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,22 @@ from typing import Any
 import click
 from rich.table import Table
 
-from streamwork.cli.job_arguments import about_a_job, load_as_it_ran, with_job_file
+from streamwork.cli.job_arguments import AS, about_a_job, load_as_it_ran, with_job_file
 from streamwork.cli.job_commands import WIDTH
 from streamwork.cli.output import JSON, cell, console, print_json, say
 from streamwork.components.duration import seconds
+from streamwork.epoch import Store
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.savepoints import FOLDER
+from streamwork.epoch.savepoints.origin import SAVEPOINT
+from streamwork.errors import WrongUse
 from streamwork.job import Graph
+from streamwork.job.jobfile import load_job
 from streamwork.job.names import check_name
 from streamwork.observe.savepoints import SavepointInfo, read_savepoint, read_savepoints
+from streamwork.run.forking import fork
 from streamwork.run.savepoints import SavepointMade, create_savepoint, drop_savepoint
-from streamwork.world import RealClock
+from streamwork.world import RealClock, RealDisk
 
 TIMEOUT = click.option(
     "--timeout", default="10min", show_default=True, metavar="DURATION", help="How long to wait for a running job."
@@ -35,20 +41,23 @@ def savepoint_group() -> None:
 @savepoint_group.command("create")
 @with_job_file
 @click.argument("name")
+@AS
 @NOTE
 @TIMEOUT
 @JSON
-def create_command(job: str, root: Path | None, name: str, note: str, timeout: str, as_json: bool) -> None:
+def create_command(
+    job: str, root: Path | None, name: str, fork: str | None, note: str, timeout: str, as_json: bool
+) -> None:
     """Create a savepoint of a job, which goes on if it is running. Needs the job file."""
-    made = create(job, root, name, note, timeout)
+    made = create(job, root, name, note, timeout, fork)
     if as_json:
         print_json(made)
     else:
         say(made_line(made))
 
 
-def create(job: str, root: Path | None, name: str, note: str, timeout: str) -> SavepointMade:
-    loaded, root = load_as_it_ran(job, root)
+def create(job: str, root: Path | None, name: str, note: str, timeout: str, fork: str | None = None) -> SavepointMade:
+    loaded, root = load_as_it_ran(job, root, fork)
     return create_savepoint(
         loaded.job,
         open_store(root, loaded.job.name),
@@ -129,15 +138,49 @@ def show_command(job: str, root: Path | None, name: str, verify: bool, as_json: 
 @savepoint_group.command("drop")
 @with_job_file
 @click.argument("name")
+@AS
 @JSON
-def drop_command(job: str, root: Path | None, name: str, as_json: bool) -> None:
+def drop_command(job: str, root: Path | None, name: str, fork: str | None, as_json: bool) -> None:
     """Remove a savepoint, complete or half-made. Needs the job file: its logs no longer keep events for the savepoint."""
-    loaded, root = load_as_it_ran(job, root)
+    loaded, root = load_as_it_ran(job, root, fork)
     dropped = drop_savepoint(loaded.job, open_store(root, loaded.job.name), name)
     if as_json:
         print_json(dropped)
     else:
         say(f"dropped savepoint {dropped.name}" + ("" if dropped.complete else ", which was half-made"))
+
+
+@savepoint_group.command("fork")
+@with_job_file
+@click.argument("name", metavar="NAME | PATH")
+@click.option("--as", "fork_name", required=True, metavar="NEWJOB", help="The name of the new job.")
+@click.option(
+    "--target", "given", multiple=True, metavar="SINK=TARGET", help="The target of a sink. Repeat for several."
+)
+@JSON
+def fork_command(job: str, root: Path | None, name: str, fork_name: str, given: tuple[str, ...], as_json: bool) -> None:
+    """Make a job of its own of a savepoint: it goes on beside the one that the savepoint was taken of.
+
+    A TARGET is a path (SQLite, Parquet, log), a table (PostgreSQL) or a prefix (Redis). Relative paths are resolved against the
+    folder of JOBFILE.
+    """
+    targets = {}
+    for text in given:
+        sink, equals, target = text.partition("=")
+        if not (sink and equals and target):
+            raise WrongUse("SW-USAGE", f"--target {text} names no target", "write SINK=TARGET")
+        targets[sink] = target
+    loaded = load_job(job)
+    root = (root or loaded.default_root).absolute()
+    origin = name if "/" in name else f"{SAVEPOINT}{name}"
+    check_name(fork_name, "job name")
+    store = Store(RealDisk(), root, loaded.job.name)
+    made = fork(loaded.job, store, origin, fork_name, targets, RealClock(), lambda line: say(line, err=True))
+    if as_json:
+        print_json(made)
+    else:
+        say(f"job {made.job} begins with {made.origin}, as its checkpoint {made.checkpoint}, in {made.root}")
+        say(f"run it with: streamwork run {shlex.quote(job)} --as {made.job}")
 
 
 def _about(job: str, root: Path | None) -> tuple[Path, str, Graph | None]:

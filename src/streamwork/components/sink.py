@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -170,6 +170,24 @@ class Sink(ABC, Generic[E]):
     def withdraw(self, uid: str, sink_id: str, epoch: int) -> None:
         """The epoch is abandoned: remove its previews, and those of earlier epochs."""
         raise NotImplementedError
+
+    def cannot_rewind(self, uid: str, sink_id: str, to: LedgerRow) -> str:
+        """Why the sink cannot remove what was committed after the checkpoint that `to` names; empty if it can. Changes nothing."""
+        return "this kind of sink cannot remove rows by checkpoint"
+
+    def rewind(self, uid: str, sink_id: str, to: LedgerRow) -> int:
+        """Remove the rows that were committed after a checkpoint. In the same transaction the ledger row takes position and hash of
+        `to`. Returns the number of rows. Refuses a fence that is not the registered one.
+        """
+        raise NotImplementedError
+
+    def with_target(self, target: str) -> Self:
+        """The same sink with another target, for a job that was forked: a path, or what else names one. Not every sink can."""
+        raise NotImplementedError
+
+    def used(self) -> str:
+        """What is in the target already; empty if there is nothing. Creates nothing, and may be called before `open`."""
+        return ""
 
     def close(self) -> None:
         """Called when the job ends, except after a crash."""

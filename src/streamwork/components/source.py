@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import msgspec
@@ -290,6 +291,10 @@ class OffsetSource(AnySource, ABC, Generic[E]):
         """The offset after the last event of each of these partitions."""
         first = self.earliest(partitions)
         return self.ends({partition: first.get(partition, 0) for partition in partitions}, EVERYTHING)
+
+    def at_time(self, partitions: Sequence[str], time: datetime) -> Mapping[str, int] | None:
+        """For each of these partitions, the offset of the first event that was added at a time or later; None: not known."""
+        return None
 
     def known_ends(self, starts: Mapping[str, int]) -> Mapping[str, int]:
         """The offset after all present input of each partition, for lag; its start if a job that has read up to there has caught

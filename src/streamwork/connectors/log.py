@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -129,6 +130,9 @@ class LogSource(Located, OffsetSource[E], Generic[E]):
         )
         self._reader.consumers.keep(progress.uid, needed, progress.source, completed, progress.job)
 
+    def at_time(self, partitions: Sequence[str], time: datetime) -> Mapping[str, int]:
+        return {partition: self._reader.offset_at(int(partition), time) for partition in partitions}
+
     def forget(self, uid: str) -> None:
         self._reader.consumers.forget(uid)
 
@@ -193,6 +197,16 @@ class LogSink(Located, Sink[E], Generic[E]):
             exist_ok=True,
             lock_timeout=LOCK_SECONDS,
         )
+
+    def with_target(self, target: str) -> LogSink[E]:
+        """FOLDER"""
+        return type(self)(target, self._key, self._partitions)
+
+    def used(self) -> str:
+        if not (self.path / SETTINGS).exists():
+            return ""
+        with LogReader[E](self.path) as log:
+            return f"log {self.path} holds events" if any(log.ends().values()) else ""
 
     def write(self, batch: pa.RecordBatch) -> None:
         try:

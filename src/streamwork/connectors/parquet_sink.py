@@ -113,6 +113,16 @@ class ParquetSink(Located, Sink[E], Generic[E]):
                 "rename the field",
             )
 
+    def with_target(self, target: str) -> ParquetSink[E]:
+        """FOLDER"""
+        return ParquetSink(target, folder_bytes=self._folder_bytes)
+
+    def used(self) -> str:
+        names = (
+            [name for name in self._folders.names(self.path) if not name.startswith("_")] if self.path.is_dir() else []
+        )
+        return f"folder {self.path} holds {names[0]}" if names else ""
+
     def open(self, event: type[E]) -> None:
         self.check(event)
         if not self.path.parent.is_dir():

@@ -17,6 +17,7 @@ from streamwork.components.expression import Expression
 from streamwork.components.sink import fenced
 from streamwork.connectors.address import HIDDEN, Address, needed, wrong_address
 from streamwork.connectors.pieces import gathered, newest
+from streamwork.connectors.sql_commits import Commit
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
 from streamwork.connectors.sql_views import DELETED
 from streamwork.connectors.text import with_text
@@ -86,6 +87,10 @@ class PostgresSink(SqlSink[E], Generic[E]):
     def __repr__(self) -> str:
         deletes = f", delete={self._deletes.condition!r}" if self._deletes else ""
         return f"PostgresSink({self.address!r}, {self.table!r}, key={self._key or None!r}{deletes})"
+
+    def with_target(self, target: str) -> PostgresSink[E]:
+        """TABLE, in the same database: an address could hold a password, and targets are stored."""
+        return PostgresSink(self.address.whole, target, self._key or None, delete=self._deletes.condition)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None}  # each process opens its own connection
@@ -177,6 +182,18 @@ class PostgresSink(SqlSink[E], Generic[E]):
         """
         lock = "SELECT pg_advisory_xact_lock(hashtext('streamwork'), hashtext(?))"
         self._execute(db, lock, (self.table,))
+
+    def _may_create(self, db: psycopg.Connection[Any]) -> bool:
+        found = db.execute("SELECT has_schema_privilege(current_schema(), 'CREATE')").fetchone()
+        return bool(found and found[0])
+
+    def _stamp(self, db: psycopg.Connection[Any]) -> int | None:
+        """The number of the transaction, which each of its rows carries as `xmin`: 32 bits of it."""
+        found: int = db.execute("SELECT txid_current() & 4294967295").fetchone()[0]  # type: ignore[index]
+        return found
+
+    def _since(self, db: psycopg.Connection[Any], at: Commit, later: Sequence[Commit]) -> tuple[str, tuple[Any, ...]]:
+        return "xmin::text::bigint = ANY (?)", ([one.stamp for one in later if one.added],)
 
     def _add(self, db: psycopg.Connection[Any], table: str, batch: pa.RecordBatch) -> None:
         with _rejecting():

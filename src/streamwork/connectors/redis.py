@@ -67,6 +67,15 @@ class RedisSink(Sink[E], Generic[E]):
         deletes = f", delete={self._deletes.condition!r}" if self._deletes else ""
         return f"RedisSink({self.address!r}, key={self._key!r}, prefix={self.prefix!r}{deletes})"
 
+    def with_target(self, target: str) -> RedisSink[E]:
+        """PREFIX, in the same database: an address could hold a password, and targets are stored."""
+        return RedisSink(self.address.whole, self._key, target, delete=self._deletes.condition)
+
+    def used(self) -> str:
+        with self._failing() as client:
+            found = next(iter(client.scan_iter(match=f"{_literal(self.prefix)}:*", count=1000)), None)
+        return "" if found is None else f"there are keys {self.prefix}:… in {self.address}"
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}  # each process opens its own connection
 
@@ -298,3 +307,8 @@ def _bytes(value: Any) -> Any:
     if isinstance(value, bool):
         return b"true" if value else b"false"
     return (value if isinstance(value, str) else repr(value)).encode()
+
+
+def _literal(prefix: str) -> str:
+    """The prefix in a pattern of SCAN."""
+    return "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)

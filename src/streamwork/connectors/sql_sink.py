@@ -3,6 +3,7 @@
 Beside the target table TABLE:
     streamwork_ledger    one row per (uid, sink id): the ledger row, with the registered fence
     streamwork_owners    the sink and the job that own a table or a preview
+    streamwork_commits   which rows came with which checkpoint, of a table that is appended to (`sql_commits`)
     TABLE__preview       rows of open checkpoints, labelled; exists if the sink writes previews
     TABLE__dirty         a view over both, for readers that accept uncommitted rows
 
@@ -41,6 +42,7 @@ from streamwork.components.expression import Expression
 from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
 from streamwork.connectors.keyed import Deletes, check_key
+from streamwork.connectors.sql_commits import CREATE, KEPT, TABLE, Commit, Counted, split_at
 from streamwork.connectors.sql_views import DELETED, LABELS, dirty_view, preview_table
 from streamwork.errors import Refused, WrongUse
 
@@ -70,6 +72,7 @@ class SqlSink(Sink[E], Generic[E]):
         self._deletes = Deletes(delete, self._key)
         self._schema: pa.Schema = None
         self._has_preview = False  # stays True once the preview table was found
+        self._records = False  # True if it records which rows come with which checkpoint
         self._fence = 0  # registered by this driver
         self._shows_previews = False  # True if preview table and view are known to fit
 
@@ -138,6 +141,9 @@ class SqlSink(Sink[E], Generic[E]):
             if not self._exists(db, self.table):
                 self._create(db, self.table, ["PRIMARY KEY ({key})"] if self._key else [], key=self._key)
                 self._forget_ledger(db)
+            if not self._key and not self._exists(db, TABLE) and self._may_create(db):
+                self._execute(db, CREATE)
+            self._records = not self._key and self._exists(db, TABLE)
             if misfit := self._misfit(db):
                 raise Refused(
                     "SW-SINK-SCHEMA",
@@ -151,6 +157,8 @@ class SqlSink(Sink[E], Generic[E]):
         owner = "SELECT uid, sink FROM streamwork_owners WHERE target = ?"
         if (found := self._execute(db, owner, (self._target,)).fetchone()) is not None:
             self._execute(db, "DELETE FROM streamwork_ledger WHERE uid = ? AND sink = ?", tuple(found))
+            if self._exists(db, TABLE):
+                self._execute(db, f"DELETE FROM {TABLE} WHERE uid = ? AND sink = ?", tuple(found))
 
     def _create(self, db: Any, table: str, more: Sequence[str] = (), **names: Names) -> None:
         """Create a table with the event's columns and further ones."""
@@ -251,10 +259,13 @@ class SqlSink(Sink[E], Generic[E]):
     def _carry_out(self, db: Any, verdict: Verdict, entry: LedgerEntry, staged: Iterator[pa.RecordBatch]) -> None:
         """Execute the verdict of the commit rule, in the same transaction."""
         if verdict is Verdict.APPLY:
-            self._write(db, staged)
+            counted = Counted(staged)
+            self._write(db, iter(counted))
             self._advance(db, entry, entry.end)
+            self._note(db, entry, counted.rows)
         elif verdict is Verdict.ADOPT:
             self._advance(db, entry, None)
+            self._note(db, entry, 0)
         self._end_previews(db, entry.uid, entry.sink, entry.epoch)
 
     def rejects(self, rows: Sequence[pa.RecordBatch]) -> str:
@@ -266,6 +277,89 @@ class SqlSink(Sink[E], Generic[E]):
             return ""
         except RowsRejected as rejected:
             return str(rejected)
+
+    def used(self) -> str:
+        with self._transaction() as db:
+            if not self._exists(db, self.table):
+                return ""
+            row = self._execute(db, "SELECT 1 FROM {table} LIMIT 1", table=self.table).fetchone()
+        return "" if row is None else f"table {self.table} in {self._where} has rows"
+
+    # ---- rewinding ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _stamp(self, db: Any) -> int | None:
+        """What distinguishes the rows of this transaction, and those before it, from later ones; None if nothing does."""
+
+    def _may_create(self, db: Any) -> bool:
+        """False if tables that are not there cannot be created."""
+        return True
+
+    @abstractmethod
+    def _since(self, db: Any, at: Commit, later: Sequence[Commit]) -> tuple[str, tuple[Any, ...]]:
+        """The condition that is true for the rows of the `later` commits, and its values."""
+
+    def _note(self, db: Any, entry: LedgerEntry, added: int) -> None:
+        """Record what a commit has added."""
+        if not self._records or (stamp := self._stamp(db)) is None:
+            return
+        mine = (entry.uid, entry.sink)
+        newest = self._execute(db, f"SELECT max(number) FROM {TABLE} WHERE uid = ? AND sink = ?", mine).fetchone()[0]
+        number = 1 if newest is None else newest + 1
+        commit = (*mine, number, entry.manifest_sha256, added, stamp)
+        self._execute(
+            db,
+            f"INSERT INTO {TABLE} (uid, sink, number, manifest_sha256, added, stamp) VALUES (?, ?, ?, ?, ?, ?)",
+            commit,
+        )
+        if number > KEPT:
+            old = f"DELETE FROM {TABLE} WHERE uid = ? AND sink = ? AND number <= ?"
+            self._execute(db, old, (*mine, number - KEPT))
+
+    def _rewinding(self, db: Any, uid: str, sink_id: str, to: LedgerRow) -> tuple[Commit, Sequence[Commit]] | str:
+        """The commit to rewind to and those after it; or why that cannot be."""
+        if self._key:
+            return "it replaces the rows of a key, and keeps none that was there before"
+        if not self._exists(db, TABLE):
+            return "it was written by a version that did not record which rows came with which checkpoint"
+        asked = f"SELECT number, manifest_sha256, added, stamp FROM {TABLE} WHERE uid = ? AND sink = ? ORDER BY number"
+        commits = [Commit(*row) for row in self._execute(db, asked, (uid, sink_id)).fetchall()]
+        found = split_at(commits, to.manifest_sha256)
+        if found is None:
+            return "it has no record of that checkpoint, which is too old or was written by an older version"
+        condition, values = self._since(db, *found)
+        there = self._execute(
+            db, f"SELECT count(*) FROM {{table}} WHERE {condition}", values, table=self.table
+        ).fetchone()
+        added = sum(one.added for one in found[1])
+        if there[0] != added:
+            return f"{added:,} rows were added since, and {there[0]:,} are there: others have changed the table"
+        return found
+
+    def cannot_rewind(self, uid: str, sink_id: str, to: LedgerRow) -> str:
+        with self._transaction() as db:
+            found = self._rewinding(db, uid, sink_id, to)
+        return found if isinstance(found, str) else ""
+
+    def rewind(self, uid: str, sink_id: str, to: LedgerRow) -> int:
+        assert to.position is not None, "a sink is rewound to a checkpoint"
+        with self._transaction() as db:
+            row = self._row(db, uid, sink_id)
+            if row is not None and row.fence > to.fence:
+                raise fenced(sink_id, row.fence, to.fence)
+            found = self._rewinding(db, uid, sink_id, to)
+            if isinstance(found, str):
+                raise Refused(
+                    "SW-SINK-AHEAD", f"sink {sink_id} cannot be rewound: {found}", "bring back a copy of the target"
+                )
+            at, later = found
+            condition, values = self._since(db, at, later)
+            self._execute(db, f"DELETE FROM {{table}} WHERE {condition}", values, table=self.table)
+            mine = (uid, sink_id)
+            self._execute(db, f"DELETE FROM {TABLE} WHERE uid = ? AND sink = ? AND number > ?", (*mine, at.number))
+            change = "UPDATE streamwork_ledger SET position = ?, manifest_sha256 = ? WHERE uid = ? AND sink = ?"
+            self._execute(db, change, (to.position.to_json(), to.manifest_sha256, *mine))
+        return sum(one.added for one in later)
 
     # ---- previews ----------------------------------------------------------------------------------------------------
 

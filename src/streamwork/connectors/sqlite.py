@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -17,6 +18,7 @@ from streamwork.components import Event, LedgerEntry, LedgerRow, Located, RowsRe
 from streamwork.components.commit_rule import settle
 from streamwork.components.expression import Expression
 from streamwork.connectors.pieces import newest
+from streamwork.connectors.sql_commits import Commit
 from streamwork.connectors.sql_sink import LOCK_SECONDS, Names, SqlSink
 from streamwork.connectors.text import with_text
 from streamwork.errors import JobFailed, WrongUse
@@ -55,6 +57,15 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
 
     def ledger(self, uid: str, sink_id: str) -> LedgerRow | None:
         return super().ledger(uid, sink_id) if self.path.exists() else None
+
+    def with_target(self, target: str) -> SqliteSink[E]:
+        """PATH of a database; the table has the same name there."""
+        moved = copy.copy(self)
+        moved.path, moved._connection = Path(target), None
+        return moved
+
+    def used(self) -> str:
+        return super().used() if self.path.exists() else ""
 
     def open(self, event: type[E]) -> None:
         if not self.path.parent.is_dir():
@@ -104,6 +115,24 @@ class SqliteSink(Located, SqlSink[E], Generic[E]):
                     db.executemany(delete, (tuple(row[place] for place in places) for _, row in run))
             else:
                 self._insert(db, self.table, names, (row for _, row in run), self._or_update)
+
+    def _stamp(self, db: sqlite3.Connection) -> int | None:
+        """The largest number of a row. A table without numbers (WITHOUT ROWID) has none."""
+        if (number := self._row_number(db)) is None:
+            return None
+        return db.execute(f"SELECT max({number}) FROM {_quoted(self.table)}").fetchone()[0] or 0
+
+    def _since(self, db: sqlite3.Connection, at: Commit, later: Sequence[Commit]) -> tuple[str, tuple[Any, ...]]:
+        return f"{self._row_number(db)} > ?", (at.stamp,)
+
+    def _row_number(self, db: sqlite3.Connection) -> str | None:
+        """The name for the number of a row that no column has taken; None if rows have no number."""
+        taken = {name.lower() for name in self._columns_of(db, self.table)}
+        for name in {"rowid", "_rowid_", "oid"} - taken:
+            with suppress(sqlite3.OperationalError):
+                db.execute(f"SELECT {name} FROM {_quoted(self.table)} LIMIT 0")
+                return name
+        return None
 
     def _add(self, db: sqlite3.Connection, table: str, batch: pa.RecordBatch) -> None:
         self._insert(db, table, batch.schema.names, self._rows(batch))

@@ -150,6 +150,14 @@ class Sinks(Participant):
             iter(()),
         )
 
+    def cannot_rewind(self, name: str, uid: str, to: LedgerRow) -> str:
+        """Why a sink cannot be rewound to a checkpoint; empty if it can."""
+        return self._sinks[name].cannot_rewind(uid, name, to)
+
+    def rewind(self, name: str, uid: str, to: LedgerRow) -> int:
+        """Remove what a sink has beyond a checkpoint. Returns the number of rows."""
+        return self._sinks[name].rewind(uid, name, to)
+
     def refused(self, epoch: int) -> Refusals:
         """The rows of this epoch that sinks refused. These, and those of older epochs, are forgotten then."""
         found = self._refused.get(epoch, {})

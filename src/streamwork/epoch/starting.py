@@ -19,6 +19,7 @@ from streamwork.epoch.recovery.recovery import Recovered, Recovery
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.start_records import Drop
 from streamwork.epoch.store import Identity, Store
+from streamwork.errors import Refused
 from streamwork.job import Graph, Settings
 from streamwork.world import Clock
 
@@ -69,6 +70,7 @@ class Start:
         identity = self._check(found, started)  # 1, 2
         killed = self._fences.cut_short()
         seen = [row.fence for row in self._sinks.ledgers(identity.uid).values() if row is not None]
+        self._check_moved(max(seen, default=0))
         fence = self._fences.claim(max(seen, default=0), self._settings.lease).fence  # 3
         self._sinks.register(identity.uid, fence, lambda name: tell(Phase.REGISTER, 0))  # 4
         point = self._recovery.read(identity, fence)  # 5
@@ -96,6 +98,12 @@ class Start:
 
     def _check(self, identity: Identity | None, started: bool) -> Identity:
         """Refuse a job that cannot go on from what is stored or written, and wait for another driver. Then the folder is there."""
+        if identity is not None and not isinstance(identity.origin, msgspec.UnsetType) and not self._has_begun():
+            raise Refused(
+                "SW-ROOT-UNFINISHED",
+                f"{self._store.folder} was to begin with a savepoint, and that was interrupted: there is no state in it yet",
+                "start it from the savepoint again (--from); or remove the folder, if it is a fork, and fork again",
+            )
         if identity is not None and started:
             self._recovery.check_job(identity)  # 1
         elif self._drop.components:
@@ -110,3 +118,18 @@ class Start:
         if not started:  # the folder was created, and no driver has got as far as to start
             self._store.restore_beginning(self._graph, identity)
         return identity
+
+    def _has_begun(self) -> bool:
+        """True if a start was recorded: by a restore, as its last step, or by a driver."""
+        return bool(self._fences.starts.numbers())
+
+    def _check_moved(self, seen: int) -> None:
+        """A fence is a file of the job's folder before any sink knows it. One that only a sink knows is that of another folder."""
+        if seen > self._fences.highest() and not self._take_over:
+            raise Refused(
+                "SW-ROOT-MOVED",
+                f"a sink was written with fence {seen}, but {self._store.folder} knows none above {self._fences.highest()}: the "
+                "job goes on in another root, to which it was moved; or this folder was brought back from a copy",
+                "run it with the --root that it was moved to; or, if it is to go on here, start with --take-over: the other one "
+                "then gets nothing committed",
+            )

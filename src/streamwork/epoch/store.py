@@ -46,6 +46,10 @@ class Identity(msgspec.Struct, frozen=True):
     groups: int
     created: float
     seal: str = ""
+    origin: str | msgspec.UnsetType = msgspec.UNSET
+    """Of a folder that was made from a savepoint: the hash of its manifest. Until the first start is recorded it is half-made."""
+    targets: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """Of a fork: sink -> its own target, instead of the one in the job file."""
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -97,7 +101,17 @@ class Store:
         with contextlib.suppress(FileExistsError):
             self.disk.create(self._path(0, PREPARED), zero.to_bytes())
         self.disk.sync_names(self._checkpoints)  # also those that a killed driver made
-        identity = Identity(graph.job, zero.uid, groups, clock.now())
+        return self._create_identity(Identity(graph.job, zero.uid, groups, clock.now()))
+
+    def create_from(self, graph: Graph, identity: Identity) -> None:
+        """Make the folder of a job that begins with a savepoint. What an interrupted creation left never counted."""
+        self.disk.make_folder(self._checkpoints)
+        self.restore_beginning(graph, identity)
+        self.disk.sync_names(self._checkpoints)
+        self._create_identity(identity)
+
+    def _create_identity(self, identity: Identity) -> Identity:
+        """From here on the folder counts."""
         try:
             self.disk.create(self.folder / "job.json", to_bytes(identity))
         except FileExistsError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -166,6 +167,20 @@ class Job:
         values = tuple((name, params.stored(value)) for name, value in self.params.items())
         return Graph(self.name, tuple(nodes.values()), chosen.promise, values)
 
+    def fork(self, name: str, targets: Mapping[str, str]) -> Job:
+        """The same job under another name, with other targets of its sinks: id -> what `Sink.with_target` takes."""
+        forked = copy.copy(self)
+        forked.name = check_name(name, "job name")
+        forked._nodes = {id: _retargeted(node, targets.get(id)) for id, node in self._nodes.items()}
+        sinks = [node.id for node in self._nodes.values() if node.kind is NodeKind.SINK]
+        for unknown in targets.keys() - set(sinks):
+            raise WrongUse(
+                "SW-FORK-TARGET",
+                f"job {self.name} has no sink {unknown!r}",
+                f"use one of: {', '.join(sinks) or 'none'}",
+            )
+        return forked
+
     @property
     def components(self) -> dict[str, Any]:
         """Id -> component, in the order of their addition."""
@@ -263,6 +278,19 @@ class Job:
 def _folder_of(file: str | None) -> Path:
     """The folder of the file that creates a job; the working directory in an interactive session."""
     return Path(file).absolute().parent if file else Path.cwd()
+
+
+def _retargeted(node: Node, target: str | None) -> Node:
+    if target is None:
+        return node
+    try:
+        return replace(node, component=node.component.with_target(target))
+    except (NotImplementedError, AttributeError):
+        raise WrongUse(
+            "SW-FORK-TARGET",
+            f"sink {node.id} ({node.title}) cannot be given another target",
+            "give it its own target in the job file of the fork, or implement with_target() of the sink",
+        ) from None
 
 
 def _located(node: Node, home: Path) -> Node:

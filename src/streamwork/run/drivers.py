@@ -24,6 +24,7 @@ from streamwork.run.mode import Mode, check_long_lived
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.record import RunRecorder
+from streamwork.run.restoring import check_restore, restore
 from streamwork.run.retry_notes import RetryNotes
 from streamwork.run.standby import SPARK_LOG, Heir, LostRace, StandbyRun, check_standby, is_lost_race
 from streamwork.run.stop_request import STOPPED
@@ -61,7 +62,10 @@ class Drivers:
         self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher, self._record)
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
-        self._drop = Drop(options.drop_state, options.drop_request or secrets.token_hex(8))
+        check_restore(options)
+        self._restores = options.from_ is not None
+        drops = () if self._restores else options.drop_state  # what is restored is without that state already
+        self._drop = Drop(drops, options.drop_request or secrets.token_hex(8))
         control = Control(self._store.disk, self._store.folder, clock)
         self._requests = Requests(control, clock.monotonic, lambda: stop.asked)
         self._stop = stop
@@ -109,6 +113,9 @@ class Drivers:
         self._stop.asked = self.stopping  # the driver before this one may have read a request
         silent = self._watch()
         self._stop.check()
+        if self._restores:
+            restore(self._graph, self.settings, self._store, self._options, self._clock, self.note)
+            self._restores = False  # a restart goes on from there
         host = self._host = self._start_host()
         self._stop.check()
         host.open(self._graph)

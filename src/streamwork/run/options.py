@@ -115,6 +115,31 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     accept_divergence: Annotated[
         bool, Flag("--accept-divergence", "Catch up although rows in a sink may then differ from the state.")
     ] = False
+    from_: Annotated[
+        str | None,
+        Flag(
+            "--from",
+            "Begin with the state and the positions of a savepoint or of an older checkpoint: savepoint:NAME, checkpoint:N, "
+            "or the PATH of a savepoint's folder.",
+            "WHAT",
+        ),
+    ] = None
+    fork: Annotated[str | None, Flag("--as", "Run the fork of this name (`streamwork savepoint fork`).", "NAME")] = None
+    input: Annotated[
+        dict[str, str],
+        Flag(
+            "--input",
+            "With --from: where a source is read from, instead of the position that goes with the state: earliest, latest, or "
+            "time:2026-01-31T12:00Z. Repeat for several.",
+            "SOURCE=PLACE",
+        ),
+    ] = {}
+    accept_input: Annotated[
+        bool, Flag("--accept-input", "With --input: events may be skipped, or counted twice, as a refused start says.")
+    ] = False
+    rewind_output: Annotated[
+        bool, Flag("--rewind-output", "With --from: remove what sinks have beyond that checkpoint, where they can.")
+    ] = False
     refill: Annotated[
         tuple[str, ...],
         Flag(
@@ -237,6 +262,19 @@ def _on_error(given: Mapping[str, str | Retry] | Iterable[str]) -> dict[str, str
     return found
 
 
+def _inputs(given: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
+    """Source -> place, of a mapping or of texts such as "clicks=latest"."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    found = {}
+    for text in given:
+        source, equals, place = text.partition("=")
+        if not equals:
+            raise WrongUse("SW-USAGE", f"--input {text} names no place", "write SOURCE=earliest|latest|time:TIME")
+        found[source] = place
+    return found
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "mode": _mode,
     "root": lambda given: Path(given).absolute(),
@@ -246,4 +284,5 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "refill": tuple,
     "on_error": _on_error,
     "param": params.parse,
+    "input": _inputs,
 }

@@ -259,6 +259,7 @@ def check_standby(options: RunOptions) -> None:
     clashing = {
         "--take-over": options.take_over,
         "--mode batch": options.mode is Mode.BATCH,
+        "--from": options.from_ is not None,
         "--drop-state": bool(options.drop_state),
         "--refill": bool(options.refill),
         "--change-semantics": options.change_semantics,
