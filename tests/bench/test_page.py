@@ -16,8 +16,9 @@ from streamwork.__main__ import cli
 from streamwork.bench import keyed_state as bench_keyed_state
 from streamwork.bench import log as bench_log
 from streamwork.bench import standby as bench_standby
+from streamwork.bench.chart import Chart
 from streamwork.bench.page import BEGIN, COMMANDS, END, RESULTS, SECTIONS, make, page, with_numbers, write
-from streamwork.bench.plot import WIDTH, plot, svg
+from streamwork.bench.plot import WIDTH, Plot, plot, svg
 from streamwork.bench.results import Machine, Result, load, save
 from streamwork.bench.spread import spread
 from streamwork.bench.tables import tables
@@ -110,7 +111,21 @@ def query(spark: list[float]) -> dict[str, Any]:
     return {**worst, **ours, "spark": contestant(5e5), "skipped": {}}
 
 
+LIVE: dict[str, Any] = {
+    "p99_ms": 8.0,
+    "p999_ms": 25.0,
+    "max_rate_within_20ms": 2000.0,
+    "direct": {"rate": 1000.0, "p99_ms": 8.0},
+    "http": {"rate": 300.0, "p99_ms": 9.0},
+    "killed": {"task": {"rate": 1000.0, "p99_ms": None, "longest_gap_ms": 3100.0}},
+    "rates": {
+        "live": {"1000": {"p99_ms": 8.0}, "2000": {"p99_ms": 12.5}, "3000": {"p99_ms": None}},
+        "microbatch": {"1000": {"p99_ms": 1900.0}, "16000": {"p99_ms": 2400.0}},
+    },
+    "settings": {"rate": 1000.0},
+}
 SHAPES = {
+    "live": LIVE,
     "windows": {"fixed": query([1.6, 1.7]), "session": query([2.1, 2.2]), "settings": {"rows": 5}},
     "joins": {"time_bounded": query([9.0, 9.1]), "settings": {"rows": 5}},
     "keyed-state": keyed([11, 12]),
@@ -239,10 +254,10 @@ def test_the_numbers_go_between_the_markers_and_nowhere_else() -> None:
 # ---- plots and tables ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bench", SHAPES)
+@pytest.mark.parametrize("bench", [name for name in SHAPES if name != "live"])
 def test_every_benchmark_has_a_plot_that_stays_within_its_frame(bench: str) -> None:
     drawn = plot(bench, SHAPES[bench])
-    assert drawn is not None and all(group.bars for group in drawn.groups)
+    assert isinstance(drawn, Plot) and all(group.bars for group in drawn.groups)
     picture = ET.fromstring(svg(drawn, "a & b"))
     height = float(picture.attrib["viewBox"].split()[3])
     bars = [one for one in picture.iter("{http://www.w3.org/2000/svg}rect") if one.get("class") != "page"]
@@ -250,6 +265,23 @@ def test_every_benchmark_has_a_plot_that_stays_within_its_frame(bench: str) -> N
     for bar in bars:
         assert 0 < float(bar.attrib["x"]) + float(bar.attrib["width"]) <= WIDTH - 50
         assert float(bar.attrib["y"]) + float(bar.attrib["height"]) < height
+
+
+def test_latency_is_drawn_against_throughput_on_logarithmic_axes() -> None:
+    drawn = plot("live", LIVE)
+    assert isinstance(drawn, Chart)
+    assert drawn.series == {"live": [(1000, 8.0), (2000, 12.5)], "microbatch": [(1000, 1900.0), (16000, 2400.0)]}
+    picture = ET.fromstring(svg(drawn, "a & b"))
+    circles = [one.attrib for one in picture.iter("{http://www.w3.org/2000/svg}circle")]
+    x, y = ([float(one[name]) for one in circles] for name in ("cx", "cy"))
+    assert len(circles) == 4 and x[0] == x[2] < x[1] < x[3] < WIDTH and y[0] > y[1] > y[2] > y[3] > 0
+    assert x[3] - x[0] == pytest.approx(4 * (x[1] - x[0]), abs=0.5), "16 times as much is four times as far as twice"
+    limit = next(one for one in picture.iter("{http://www.w3.org/2000/svg}path") if one.get("class") == "limit")
+    assert y[1] > float(limit.attrib["d"].split()[1].split("H")[0]) > y[2], "live is below 20 ms, microbatch above"
+
+
+def test_without_a_known_latency_there_is_no_chart() -> None:
+    assert plot("live", {"rates": {"live": {"1000": {"p99_ms": None}}, "microbatch": {}}}) is None
 
 
 @pytest.mark.parametrize("bench", SHAPES)

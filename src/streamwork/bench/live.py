@@ -38,13 +38,13 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 1000.0
     seconds: float = 60.0
     victims: tuple[str, ...] = ("analyser", "task")
-    killed_seconds: float = 30.0
+    killed_seconds: float = 60.0
     rising: tuple[float, ...] = (2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
     rising_seconds: float = 15.0
     http_rate: float = 300.0
     http_seconds: float = 20.0
     connections: int = 32
-    microbatch_rates: tuple[float, ...] = (1000.0, 4000.0)
+    microbatch_rates: tuple[float, ...] = (1000.0, 2000.0, 4000.0, 8000.0, 16000.0)
     microbatch_seconds: float = 15.0
     checkpoint_every: str = "1s"
 

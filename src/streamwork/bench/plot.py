@@ -1,4 +1,4 @@
-"""Bar charts with error bars, as small SVG files for light and dark pages."""
+"""Bar charts with error bars, and one chart of lines, as small SVG files for light and dark pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
+from streamwork.bench.chart import CHART_STYLE, Chart, chart_height, chart_lines
 from streamwork.bench.tables import Figure, figure, row, short
 
 PEERS = frozenset({"tws", "native", "bytewax", "loop", "plain", "spark", "cold"})
@@ -35,7 +36,7 @@ class Plot(NamedTuple):
     groups: list[Group]
 
 
-def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | None:
+def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | Chart | None:
     """The plot of a benchmark; None if there is none for it."""
     groups: list[Group] = []
     match bench:
@@ -65,8 +66,15 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | None:
             unit = "seconds from kill -9 to the first completed new epoch"
             groups = [Group(mode, _column(found, "total")) for mode, found in numbers["seconds"].items()]
         case "live":
-            unit = "milliseconds from a transaction to its decision, p99, by transactions per second"
-            groups = [Group(mode, _column(rows, "p99_ms")) for mode, rows in numbers["rates"].items()]
+            series = {mode: _points(rows, "p99_ms") for mode, rows in numbers["rates"].items()}
+            if not any(series.values()):
+                return None
+            return Chart(
+                "milliseconds from a transaction to its decision, p99; the dashed line is at 20",
+                "transactions per second; rates at which decisions are missing are not drawn",
+                series,
+                limit=20.0,
+            )
         case "recovery-standby":
             unit = "seconds without output after kill -9"
             groups = [Group(mode, _column(found, "gap")) for mode, found in numbers["seconds"].items()]
@@ -91,16 +99,26 @@ def _column(found: Mapping[str, Any], name: str) -> dict[str, Figure]:
     return {one: cells[name] for one, cells in rows.items() if cells and name in cells}
 
 
-def svg(drawn: Plot, title: str) -> str:
+def _points(rows: Mapping[str, Any], name: str) -> list[tuple[float, float]]:
+    """One figure by rate, where it is known."""
+    return sorted((float(rate), float(found[name])) for rate, found in rows.items() if found.get(name))
+
+
+def svg(drawn: Plot | Chart, title: str) -> str:
     """The whole file."""
-    most = max(one.high or float(one.value or 0) for group in drawn.groups for one in group.bars.values())
-    lines = list(_lines(drawn, (WIDTH - LEFT - RIGHT) / most))
-    height = TITLE + sum(LINE * (len(group.bars) + bool(group.title)) + 8 for group in drawn.groups) + 8
+    style = STYLE
+    if isinstance(drawn, Chart):
+        style += CHART_STYLE
+        lines, height = list(chart_lines(drawn, WIDTH)), chart_height()
+    else:
+        most = max(one.high or float(one.value or 0) for group in drawn.groups for one in group.bars.values())
+        lines = list(_lines(drawn, (WIDTH - LEFT - RIGHT) / most))
+        height = TITLE + sum(LINE * (len(group.bars) + bool(group.title)) + 8 for group in drawn.groups) + 8
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
             f'aria-label="{escape(title)}">',
-            f"<style>{STYLE}</style>",
+            f"<style>{style}</style>",
             f'<rect class="page" width="{WIDTH}" height="{height}" rx="6"/>',
             *lines,
             "</svg>\n",

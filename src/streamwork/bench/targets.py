@@ -136,6 +136,13 @@ TARGETS = (
     Target("live", "the same: p99, the aim", ("p99_ms",), most=10),
     Target("live", "the same: p99.9, the aim", ("p999_ms",), most=20),
     Target(
+        "live",
+        "longest time without a decision in ms, a task killed with -9",
+        ("killed", "task", "longest_gap_ms"),
+        most=5000,
+        strictly=True,
+    ),
+    Target(
         "recovery-standby",
         "seconds without output after kill -9, with a standby that knows that the process is gone",
         ("seconds", "microbatch", "known", "gap"),
