@@ -39,3 +39,13 @@ def test_a_source_that_is_at_its_end_already_is_not_read_again(tmp_path: Path) -
         run_job(two_sources(tmp_path), tmp_path / "root", "live")
         for name in NAMES:
             assert rows(tmp_path, name) == [(n, n + 1) for n in range(sent[name])], (round_, name)
+
+
+@pytest.mark.usefixtures("gang_of_threads")
+def test_a_plan_that_forgets_where_sources_stand_reads_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    monkeypatch.setattr("streamwork.epoch.planner.by_report", lambda graph, plan: frozenset(NAMES))
+    with pytest.raises(AssertionError):
+        test_a_source_that_is_at_its_end_already_is_not_read_again(tmp_path)
