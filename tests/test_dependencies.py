@@ -53,8 +53,8 @@ def test_every_extra_is_used_by_the_code() -> None:
 
 
 def test_the_check_notices_an_extra_that_nothing_uses() -> None:
-    project = {"optional-dependencies": {**PROJECT["optional-dependencies"], "kafka": ["confluent-kafka>=2.5"]}}
-    assert unused(project, imported(REPO / "src")) == {"kafka"}
+    project = {"optional-dependencies": {**PROJECT["optional-dependencies"], "grpc": ["grpcio>=1.60"]}}
+    assert unused(project, imported(REPO / "src")) == {"grpc"}
 
 
 def test_every_dependency_is_imported_and_every_import_is_declared() -> None:

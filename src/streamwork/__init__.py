@@ -48,10 +48,13 @@ from streamwork.components.duration import Duration
 from streamwork.components.expression import field
 from streamwork.components.grouping import all_instances, fields, shuffle, single
 from streamwork.connectors import (
+    AvroFormat,
     CallableSink,
     Csv,
     DataFrameSource,
     JsonLines,
+    KafkaSink,
+    KafkaSource,
     ListSource,
     LogSink,
     LogSource,
@@ -91,6 +94,7 @@ Job.printer = Printer
 __all__ = [
     "Aggregate",
     "Assigner",
+    "AvroFormat",
     "Backoff",
     "BatchCollector",
     "CallableSink",
@@ -107,6 +111,8 @@ __all__ = [
     "Job",
     "JobFailed",
     "JsonLines",
+    "KafkaSink",
+    "KafkaSource",
     "KeyedCollector",
     "KeyedColumns",
     "KeyedOperator",

@@ -11,7 +11,7 @@ pytest.register_assert_rewrite("connectors.checks")
 
 from connectors.deleting import DELETING  # noqa: E402
 from connectors.kits import KITS, Kit  # noqa: E402
-from servers import postgres, redis_server  # noqa: E402, F401  (fixtures)
+from servers import kafka, postgres, redis_server  # noqa: E402, F401  (fixtures)
 from streamwork.connectors import parquet_sink, redis  # noqa: E402
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,14 +19,18 @@ import duckdb
 import msgspec
 import psycopg
 import pyarrow as pa
+import pytest
 import redis
 
+from kafka_broker.reading import committed_records
+from kafka_broker.server import KafkaServer
 from real_servers import PostgresServer, RedisServer
 from sample import Seen
 from streamwork import (
     Digits,
     Event,
     EventLog,
+    KafkaSink,
     LogSink,
     ParquetSink,
     PostgresSink,
@@ -121,6 +125,9 @@ class Gated:
         if name in self._names:
             return lambda *a, **k: self._gate.passes(lambda: found(*a, **k))
         return found
+
+    def __len__(self) -> int:
+        return len(self._real)
 
 
 def entry(epoch: int, start: int, end: int, fence: int = 1, **changes: Any) -> LedgerEntry:
@@ -403,6 +410,39 @@ class LogKit(Kit):
             writer._abandon()
 
 
+class KafkaKit(Kit):
+    """A topic of its own in a broker that all kits share."""
+
+    server = "kafka"
+    _numbers = itertools.count()
+
+    def __init__(self, folder: Path, server: KafkaServer) -> None:
+        super().__init__(folder, server)
+        self._server = server
+        self.topic = f"seen-{next(self._numbers)}"
+
+    def _new(self) -> Sink[Any]:
+        return KafkaSink(self._server.address, self.topic, partitions=2, **self.options)
+
+    def values(self) -> list[bytes]:
+        return [record.value() for record in committed_records(self._server.address, self.topic)]
+
+    def rows(self) -> Rows:
+        return as_rows([msgspec.json.decode(value, type=Seen) for value in self.values()])
+
+    def wide(self) -> list[Wide]:
+        return [msgspec.json.decode(value, type=Wide) for value in self.values()]
+
+    def gate(self, sink: Any, gate: Gate) -> None:
+        names = ("begin_transaction", "produce", "produce_batch", "commit_transaction", "abort_transaction")
+        sink._transactions.producer = Gated(sink._transactions.producer, gate, *names)
+
+    def bury(self, sink: Any) -> None:
+        if isinstance(sink._transactions.producer, Gated):
+            sink._transactions.producer = sink._transactions.producer._real
+        sink.close()
+
+
 class MemoryKit(Kit):
     has_owner = False
 
@@ -431,10 +471,20 @@ KITS: dict[str, type[Kit]] = {
     "redis": RedisKit,
     "parquet": ParquetKit,
     "log": LogKit,
+    "kafka": KafkaKit,
     "memory": MemoryKit,
 }
 DURABLE = [name for name in KITS if name != "memory"]
 SQL = ["sqlite", "sqlite-upsert", "postgres", "postgres-upsert"]
+
+
+def cases(names: Iterable[str]) -> list[Any]:
+    """Kits as parameters of a test: a broker is not for the quick tier."""
+    return [pytest.param(name, marks=slow_of(name)) for name in names]
+
+
+def slow_of(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.slow,) if name == "kafka" else ()
 
 
 def short_locks(monkeypatch: Any) -> None:

@@ -267,6 +267,12 @@ class OffsetSource(AnySource, ABC, Generic[E]):
         Called once for each plan, with all partitions, so that a broker gets one request.
         """
 
+    def available(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
+        """As `ends`, for an instance that reads all the time and asks many times a second: it may be less than there is, and a
+        broker should not be asked each time.
+        """
+        return self.ends(starts, limit)
+
     def has_more(self, ends: Mapping[str, int]) -> bool:
         """False if there was nothing after these offsets when `ends` returned them. Asked about partitions of which the plan took
         `limit` events or more. Answers from what `ends` found, without asking a broker.

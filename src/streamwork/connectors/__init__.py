@@ -7,6 +7,7 @@ from streamwork.connectors.callable import CallableSink
 from streamwork.connectors.csv_lines import Csv
 from streamwork.connectors.dataframe import DataFrameSource
 from streamwork.connectors.json_lines import JsonLines
+from streamwork.connectors.kafka import AvroFormat, KafkaSink, KafkaSource
 from streamwork.connectors.list_source import ListSource
 from streamwork.connectors.log import LogSink, LogSource
 from streamwork.connectors.parquet import Parquet
@@ -17,10 +18,13 @@ from streamwork.connectors.redis import RedisSink
 from streamwork.connectors.sqlite import SqliteSink
 
 __all__ = [
+    "AvroFormat",
     "CallableSink",
     "Csv",
     "DataFrameSource",
     "JsonLines",
+    "KafkaSink",
+    "KafkaSource",
     "ListSource",
     "LogSink",
     "LogSource",

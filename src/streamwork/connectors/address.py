@@ -137,12 +137,12 @@ def wrong_address(form: str) -> WrongUse:
 
 
 def needed(package: str, extra: str) -> Any:
-    """Import a package that only some sinks need."""
+    """Import a package that only some sinks and sources need."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
         raise WrongUse(
             "SW-SINK-PACKAGE",
-            f"the sink needs the package {package}: {error}",
+            f"this sink or source needs the package {package}: {error}",
             f'pip install "streamwork[{extra}]"',
         ) from error

@@ -78,8 +78,8 @@ class JsonLines(LineFile[E], Generic[E]):
                     offsets.append(at)
                 except BAD as error:
                     if self.on_error in (None, "fail"):
-                        raise self.bad_line(line, at, _field(error), _reason(error)) from None
-                    piece.leave_out(self.on_error, *self.told(line, at, _field(error), _reason(error)))
+                        raise self.bad_line(line, at, field_at_fault(error), reason(error)) from None
+                    piece.leave_out(self.on_error, *self.told(line, at, field_at_fault(error), reason(error)))
             at += len(line) + 1
         return piece
 
@@ -98,7 +98,7 @@ def _is_json(data: bytes | bytearray) -> bool:
     return True
 
 
-def _field(error: Exception) -> str:
+def field_at_fault(error: Exception) -> str:
     """The name of the field, as 'amount', if the decoder's message contains it."""
     if isinstance(error, Misfit):
         return error.path
@@ -106,5 +106,5 @@ def _field(error: Exception) -> str:
     return found[1] if found else ""
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     return _FIELD.sub("", str(error)).replace("`", "").rstrip(".")

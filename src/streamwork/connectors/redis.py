@@ -19,7 +19,7 @@ from streamwork.connectors import redis_scripts as scripts
 from streamwork.connectors.address import Address, needed
 from streamwork.connectors.keyed import Deletes, check_key
 from streamwork.connectors.pieces import newest
-from streamwork.connectors.text import with_text
+from streamwork.connectors.text import as_bytes, joined_keys, with_text
 from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
@@ -261,14 +261,11 @@ class RedisSink(Sink[E], Generic[E]):
         return self._client
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        columns = [[_bytes(value) for value in with_text(column)] for column in batch.columns]
+        columns = [[as_bytes(value) for value in with_text(column)] for column in batch.columns]
         parts = [columns[batch.schema.names.index(name)] for name in self._key]
-        keys: Iterable[bytes] = parts[0]
-        if len(parts) > 1:
-            keys = (b":".join(map(_escaped, key)) for key in zip(*parts, strict=True))
         prefix = self.prefix.encode() + b":"
         deleted = self._deletes.mask(batch).to_pylist() if self._deletes else repeat(False, batch.num_rows)
-        for key, values, gone in zip(keys, zip(*columns, strict=True), deleted, strict=True):
+        for key, values, gone in zip(joined_keys(parts), zip(*columns, strict=True), deleted, strict=True):
             yield prefix + key, None if gone else values
 
 
@@ -294,19 +291,6 @@ def _packed(values: tuple[bytes | None, ...] | None) -> bytes:
 
 def _sized(value: bytes | None) -> bytes:
     return _NONE if value is None else len(value).to_bytes(4, "big") + value
-
-
-def _escaped(part: bytes) -> bytes:
-    return part.replace(b"%", b"%25").replace(b":", b"%3A")
-
-
-def _bytes(value: Any) -> Any:
-    """Text in UTF-8, numbers in decimal, booleans as true and false, bytes as they are; None stays None."""
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, bool):
-        return b"true" if value else b"false"
-    return (value if isinstance(value, str) else repr(value)).encode()
 
 
 def _literal(prefix: str) -> str:

@@ -200,7 +200,7 @@ class Reading:
         asked = {part: at[part] for part, one in extents.items() if one.end is None} if not closing else {}
         source: OffsetSource[Any] = self._chain.graph[name].component
         most = ROWS if self._gathers(name) else MOST_EVENTS
-        ends = source.ends(asked, most) if asked else {}
+        ends = source.available(asked, most) if asked else {}
         for partition, extent in extents.items():
             if extent.end is not None:
                 end = min(extent.end, source.ends({partition: at[partition]}, most)[partition])

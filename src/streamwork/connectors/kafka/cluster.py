@@ -1,0 +1,138 @@
+"""A Kafka cluster as the user names it: servers and settings of the client, and the errors of that client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamwork.connectors.address import HIDDEN, Address, needed
+from streamwork.errors import JobFailed, StreamworkError, WrongUse
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException
+
+Setting = str | int | float | bool
+SECONDS = 30.0
+"""How long one call waits for a broker that does not answer, before the job fails and is restarted."""
+_SECRET = re.compile(r"password|secret|token|assertion|jaas|oauthbearer\.config|\.pem$")
+_RESERVED = frozenset(
+    {
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.gapless.guarantee",
+        "enable.idempotence",
+        "enable.partition.eof",
+        "isolation.level",
+        "metadata.broker.list",
+        "partitioner",
+        "transactional.id",
+    }
+)
+_QUIET = {"log_level": 0}  # it would write to stderr
+_UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT")
+_DENIED = ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM")
+_MISSING = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
+
+
+class Cluster:
+    """Servers and settings. Its `repr`, and its errors, have no secrets; in data that is sent to workers these are replaced by a
+    reference to a file of the driver (`Address`).
+    """
+
+    def __init__(self, servers: str | Sequence[str], settings: Mapping[str, Setting] | None = None) -> None:
+        needed("confluent_kafka", "kafka")
+        given = dict(settings or {})
+        if wrong := sorted(given.keys() & _RESERVED):
+            raise WrongUse(
+                "SW-KAFKA-SETTING",
+                f"Streamwork sets {', '.join(wrong)} itself: its guarantees depend on that",
+                "remove it from settings=",
+            )
+        self.servers = servers if isinstance(servers, str) else ",".join(servers)
+        secret = {name: str(value) for name, value in given.items() if _SECRET.search(name)}
+        self._open = {name: value for name, value in given.items() if name not in secret}
+        whole = msgspec.json.encode(secret, order="sorted").decode()
+        self._secret = Address(whole, HIDDEN if secret else whole, tuple(secret.values()))
+
+    def config(self, **more: Setting) -> dict[str, Any]:
+        """Settings of a client. `more` are defaults of Streamwork, with `_` for `.`; the user's go before them."""
+        mine = {name.replace("_", "."): value for name, value in more.items()}
+        secret = msgspec.json.decode(self._secret.whole, type=dict[str, str])
+        return {"bootstrap.servers": self.servers, **_QUIET, **mine, **self._open, **secret}
+
+    @property
+    def has_group(self) -> bool:
+        return "group.id" in self._open
+
+    def redact(self, text: str) -> str:
+        return self._secret.redact(text) if self._secret.secrets else text
+
+    def wrong_setting(self, error: KafkaException) -> StreamworkError:
+        """The client could not be made."""
+        return WrongUse(
+            "SW-KAFKA-SETTING",
+            f"the Kafka client refuses its settings: {self.redact(str(_inner(error).str()))}",
+            "correct settings=; they are those of librdkafka",
+        )
+
+    def failed(self, error: KafkaException | KafkaError, doing: str, heard: str = "") -> StreamworkError:
+        """The error for a call that failed. `heard` is what the client reported last about its connections."""
+        inner = _inner(error)
+        name, text = inner.name(), f"{inner.str()} {heard}".strip()
+        cause = self.redact(f"{doing}, {self}: {name}: {text}")
+        if name in _UNREACHABLE:
+            return self.unreachable(doing, text)
+        if name in _MISSING:
+            action = "create the topic, or correct its name in the job"
+            return JobFailed("SW-KAFKA-TOPIC", cause, action, about_setup=True)
+        if name in _DENIED or name.endswith("AUTHORIZATION_FAILED"):
+            action = "correct the security settings in settings=, or grant the user the right"
+            return JobFailed("SW-KAFKA-DENIED", cause, action, about_setup=True)
+        return JobFailed("SW-KAFKA-FAILED", cause, "see the cause; the job continues from its last checkpoint")
+
+    def unreachable(self, doing: str, heard: str) -> JobFailed:
+        return JobFailed(
+            "SW-KAFKA-UNREACHABLE",
+            self.redact(f"{doing}, {self}: no answer{f': {heard}' if heard else ''}"),
+            "check the servers' addresses, the network and the brokers; the job continues from its last checkpoint",
+            about_setup=True,
+        )
+
+    def __repr__(self) -> str:
+        names: Collection[str] = msgspec.json.decode(self._secret.whole) if self._secret.whole != HIDDEN else ()
+        shown = {**self._open, **dict.fromkeys(names, HIDDEN)}
+        return self.servers + (f" {shown}" if shown else "")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cluster) and self.config() == other.config()
+
+    def __hash__(self) -> int:
+        return hash(self.servers)
+
+
+def _inner(error: KafkaException | KafkaError) -> KafkaError:
+    inner: KafkaError = error.args[0] if isinstance(error, Exception) and error.args else error
+    return inner
+
+
+def error_name(error: KafkaException | KafkaError) -> str:
+    """For example `_FENCED`."""
+    return str(_inner(error).name())
+
+
+def is_fatal(error: KafkaException | KafkaError) -> bool:
+    return bool(_inner(error).fatal())
+
+
+def is_retriable(error: KafkaException | KafkaError) -> bool:
+    return bool(_inner(error).retriable())
+
+
+def needs_abort(error: KafkaException | KafkaError) -> bool:
+    """True if the transaction can only be aborted."""
+    return bool(_inner(error).txn_requires_abort())

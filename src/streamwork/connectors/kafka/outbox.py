@@ -1,0 +1,219 @@
+"""Producers: one that writes at once, and one whose records become visible in transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamwork.components import RowsRejected
+from streamwork.connectors.kafka import cluster as clusters
+from streamwork.connectors.kafka.cluster import Cluster, error_name, is_fatal, is_retriable, needs_abort
+from streamwork.errors import JobFailed
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+
+Message = dict[str, Any]
+"""Arguments of `Producer.produce`, without the topic."""
+QUEUE = 200_000  # messages that may wait in the client
+QUEUE_BYTES = 256 << 20
+TOGETHER = 20_000  # messages in one call
+TRANSACTION_SECONDS = 60
+"""A transaction that is open for longer is aborted by the broker: of a driver that hangs, or is gone."""
+_FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+_TOO_LARGE = ("_MSG_SIZE_TOO_LARGE", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "RECORD_TOO_LARGE")
+
+
+class TakenOver(Exception):
+    """Another producer has the id of this one: the broker accepts nothing more from here."""
+
+
+class Outbox:
+    """A producer, and what it reports. `partitioner` is one of librdkafka's."""
+
+    def __init__(self, cluster: Cluster, partitioner: str, largest: int, **settings: clusters.Setting) -> None:
+        from confluent_kafka import KafkaException, Producer
+
+        self.cluster = cluster
+        self._undelivered: KafkaError | None = None
+        self._heard = ""
+        made = cluster.config(
+            linger_ms=20,
+            message_max_bytes=largest,
+            queue_buffering_max_messages=QUEUE,
+            queue_buffering_max_kbytes=2 * QUEUE_BYTES >> 10,
+            reconnect_backoff_ms=50,
+            reconnect_backoff_max_ms=1_000,
+            **settings,
+        )
+        made |= {
+            "enable.idempotence": True,
+            "partitioner": partitioner,
+            "delivery.report.only.error": True,
+            "error_cb": self._hear,
+        }
+        try:
+            self.producer: Producer = Producer(made)
+        except KafkaException as error:
+            raise cluster.wrong_setting(error) from None
+
+    def send(self, topic: str, messages: Sequence[Message]) -> None:
+        """Hand messages to the client, in order. Waits where too many of them wait."""
+        for start in range(0, len(messages), TOGETHER):
+            some = messages[start : start + TOGETHER]
+            size = sum(len(one["value"] or b"") for one in some)
+            if size > QUEUE_BYTES // 8 or any("headers" in one for one in some):
+                for one in some:
+                    self._send_one(topic, one)
+                continue
+            self._wait_until(lambda waiting: waiting <= QUEUE - TOGETHER)
+            self.producer.produce_batch(topic, list(some), on_delivery=self._not_delivered)
+            if (failed := next((one["_error"] for one in some if "_error" in one), None)) is not None:
+                raise self._refused(failed)
+
+    def _send_one(self, topic: str, message: Message) -> None:
+        from confluent_kafka import KafkaException
+
+        while True:
+            try:
+                self.producer.produce(topic, **message, on_delivery=self._not_delivered)
+                return
+            except BufferError:
+                waiting = len(self.producer)
+                self._wait_until(lambda now: now < waiting)  # noqa: B023  called at once
+            except KafkaException as error:
+                if error_name(error) in _TOO_LARGE:
+                    raise RowsRejected(f"a row is too large: {error.args[0].str()}") from None
+                raise
+
+    def flush(self, topic: str) -> None:
+        """Wait until all that was sent is acknowledged."""
+        left = self.producer.flush(clusters.SECONDS + 5)
+        if self._undelivered is not None:
+            raise self._refused(self._undelivered)
+        if left:
+            raise self.cluster.unreachable(f"writing to topic {topic}", self._heard)
+
+    def end(self) -> None:
+        """What still waits is not sent. An open transaction stays open, until the next producer with its id ends it."""
+        with contextlib.suppress(Exception):
+            self.producer.purge(blocking=False)
+
+    def _wait_until(self, enough: Callable[[int], bool]) -> None:
+        until = time.monotonic() + clusters.SECONDS
+        least = len(self.producer)
+        self.producer.poll(0)
+        while not enough(waiting := len(self.producer)):
+            if waiting < least:
+                least, until = waiting, time.monotonic() + clusters.SECONDS
+            if self._undelivered is not None:
+                raise self._refused(self._undelivered)
+            if time.monotonic() > until:
+                raise self.cluster.unreachable("writing", self._heard)
+            self.producer.poll(0.02)
+
+    def _refused(self, error: Any) -> Exception:
+        if not hasattr(error, "name"):  # `produce_batch` may give a text
+            return JobFailed(
+                "SW-SINK-FAILED", f"the Kafka client: {error}", "the job continues from its last checkpoint"
+            )
+        if error_name(error) in _TOO_LARGE:
+            return RowsRejected(f"a row is too large: {error.str()}")
+        return self.cluster.failed(error, "writing", self._heard)
+
+    def _not_delivered(self, error: KafkaError | None, message: object) -> None:
+        if error is not None and self._undelivered is None:
+            self._undelivered = error
+
+    def _hear(self, error: KafkaError) -> None:
+        self._heard = str(error.str())
+
+
+class Transactions(Outbox):
+    """A producer with a transactional id. A new one with the same id ends what an older one has left open, and the broker refuses
+    all that the older one sends from then on.
+    """
+
+    def __init__(self, cluster: Cluster, partitioner: str, largest: int, name: str) -> None:
+        super().__init__(
+            cluster,
+            partitioner,
+            largest,
+            transactional_id=name,
+            transaction_timeout_ms=TRANSACTION_SECONDS * 1000,
+        )
+        self._lost = ""
+        with self._translated("taking over the transactions of this sink"):
+            self._insist(self.producer.init_transactions, "taking over the transactions of this sink")
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the last transaction was either committed or aborted, and this producer can go on."""
+        return not self._lost
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is sent in the block is committed at its end, and aborted if it raises.
+
+        Raises `TakenOver`; and a `JobFailed` if it is not known whether it was committed: then this producer cannot be used again,
+        and the next one with its id finds out.
+        """
+        if self._lost:
+            raise JobFailed("SW-SINK-FAILED", self._lost, "the job restarts, and settles the transaction")
+        self._undelivered = None
+        with self._translated("writing a transaction"):
+            self.producer.begin_transaction()
+            try:
+                yield
+                self._insist(self.producer.commit_transaction, "committing a transaction")
+            except BaseException as error:
+                if not self._lost and not _is_over(error):
+                    self._abort()
+                raise
+
+    @contextlib.contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            if error_name(error) in _FENCED:
+                self._lost = "another producer has taken over the transactions of this sink"
+                raise TakenOver from None
+            if is_fatal(error):
+                self._lost = self.cluster.redact(f"the producer of this sink has failed: {error.args[0].str()}")
+            if self._undelivered is not None:
+                raise self._refused(self._undelivered) from None
+            raise self.cluster.failed(error, doing, self._heard) from None
+
+    def _insist(self, call: Callable[[float], None], doing: str) -> None:
+        """Call until there is an answer. A call whose answer was lost is repeated: the broker remembers what it has decided."""
+        from confluent_kafka import KafkaException
+
+        until = time.monotonic() + 2 * clusters.SECONDS
+        while True:
+            try:
+                call(min(5.0, clusters.SECONDS))
+                return
+            except KafkaException as error:
+                if needs_abort(error) or is_fatal(error) or not is_retriable(error):
+                    raise
+                if time.monotonic() > until:
+                    self._lost = f"{doing}: the broker has not answered"
+                    raise self.cluster.unreachable(doing, self._heard) from None
+
+    def _abort(self) -> None:
+        try:
+            self._insist(self.producer.abort_transaction, "aborting a transaction")
+        except Exception as failed:
+            self._lost = self.cluster.redact(f"a transaction could not be aborted: {failed}")
+
+
+def _is_over(error: BaseException) -> bool:
+    """True if the producer cannot even abort."""
+    from confluent_kafka import KafkaException
+
+    return isinstance(error, KafkaException) and (is_fatal(error) or error_name(error) in _FENCED)

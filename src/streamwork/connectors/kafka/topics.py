@@ -1,0 +1,126 @@
+"""What a cluster knows of a topic: its id, its partitions, and the offsets at their ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from streamwork.connectors.kafka import cluster as clusters
+from streamwork.connectors.kafka.cluster import Cluster, error_name
+from streamwork.connectors.kafka.kept import Kept
+
+_admins = Kept(lambda admin: None)  # it ends with its last reference
+_TICK = 0.05
+_MOVING = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "_TRANSPORT")
+"""The partition is being moved, or its broker has just started."""
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of brokers that give topics no ids
+
+
+class Topic(NamedTuple):
+    id: str  # empty if the broker gives none
+    partitions: int
+
+
+@contextmanager
+def admin(cluster: Cluster, doing: str) -> Iterator[Any]:
+    """An AdminClient. Errors of the client become errors of Streamwork."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = _admins.take(cluster)
+    try:
+        if client is None:
+            try:
+                client = AdminClient(cluster.config())
+            except KafkaException as error:
+                raise cluster.wrong_setting(error) from None
+        yield client
+    except KafkaException as error:
+        raise cluster.failed(error, doing) from None
+    _admins.give(cluster, client)
+
+
+def describe(cluster: Cluster, topic: str) -> Topic | None:
+    """None if there is no such topic."""
+    from confluent_kafka import KafkaException, TopicCollection
+
+    with admin(cluster, f"describing topic {topic}") as client:
+        asked = client.describe_topics(TopicCollection([topic]), request_timeout=clusters.SECONDS)
+        try:
+            found = asked[topic].result()
+        except KafkaException as error:
+            if error_name(error) == "UNKNOWN_TOPIC_OR_PART":
+                return None
+            raise
+        number = str(found.topic_id)
+        return Topic("" if number == _NO_ID else number, len(found.partitions))
+
+
+def first_offsets(cluster: Cluster, topic: str, partitions: Collection[str]) -> dict[str, int]:
+    from confluent_kafka.admin import OffsetSpec
+
+    return _offsets(cluster, topic, dict.fromkeys(partitions, OffsetSpec.earliest()), committed=False)
+
+
+def end_offsets(cluster: Cluster, topic: str, partitions: Collection[str], committed: bool) -> dict[str, int]:
+    """The offset after the last record; if `committed`, the one of the first open transaction, if there is one."""
+    from confluent_kafka.admin import OffsetSpec
+
+    return _offsets(cluster, topic, dict.fromkeys(partitions, OffsetSpec.latest()), committed)
+
+
+def _offsets(cluster: Cluster, topic: str, asked: Mapping[str, Any], committed: bool) -> dict[str, int]:
+    """One request for all partitions (and broker). It is repeated while a partition has no leader."""
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+
+    if not asked:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    wanted = {TopicPartition(topic, int(name)): spec for name, spec in asked.items()}
+    until = time.monotonic() + clusters.SECONDS
+    with admin(cluster, f"asking for the offsets of topic {topic}") as client:
+        while True:
+            answers = client.list_offsets(wanted, isolation_level=level, request_timeout=clusters.SECONDS)
+            try:
+                return {str(place.partition): int(answer.result().offset) for place, answer in answers.items()}
+            except KafkaException as error:
+                if error_name(error) not in _MOVING or time.monotonic() > until:
+                    raise
+                time.sleep(_TICK)
+
+
+def create(cluster: Cluster, topic: str, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
+    """Create a topic, unless there is one, and wait until it is there. -1 is the default of the brokers."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    with admin(cluster, f"creating topic {topic}") as client:
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(config))
+        try:
+            client.create_topics([new], request_timeout=clusters.SECONDS)[topic].result()
+        except KafkaException as error:
+            if error_name(error) != "TOPIC_ALREADY_EXISTS":
+                raise
+    until = time.monotonic() + clusters.SECONDS
+    while describe(cluster, topic) is None:  # not every broker knows it at once
+        if time.monotonic() > until:
+            raise cluster.unreachable(f"creating topic {topic}", "it does not appear")
+        time.sleep(_TICK)
+
+
+def setting(cluster: Cluster, topic: str, name: str, of: Callable[[str], int], otherwise: int) -> int:
+    """A setting of a topic; `otherwise` if the user may not see it."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    with admin(cluster, f"asking for the settings of topic {topic}") as client:
+        try:
+            found = client.describe_configs([resource], request_timeout=clusters.SECONDS)[resource].result()
+        except KafkaException as error:
+            if error_name(error).endswith("AUTHORIZATION_FAILED"):
+                return otherwise
+            raise
+        return of(found[name].value) if name in found else otherwise
