@@ -9,8 +9,8 @@ import click
 from streamwork.cli.job_arguments import about_a_job
 from streamwork.cli.output import JSON
 from streamwork.cli.state_commands import compare, places
-from streamwork.tools.state.diff import EXAMPLES
-from streamwork.tools.state.point import CHECKPOINT, SAVEPOINT, At
+from streamwork.statefiles.diff import EXAMPLES
+from streamwork.statefiles.point import CHECKPOINT, SAVEPOINT, At
 
 
 @click.command("diff")

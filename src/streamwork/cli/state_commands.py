@@ -13,13 +13,13 @@ from streamwork.cli.output import JSON, print_json, say
 from streamwork.cli.state_text import show_components, show_diff, show_rows, show_table
 from streamwork.errors import WrongUse
 from streamwork.job.jobfile import load_job
-from streamwork.tools.state import diff as diffing
-from streamwork.tools.state import export as exporting
-from streamwork.tools.state.component_state import ComponentState, Shape
-from streamwork.tools.state.plain_values import plain_lists, plain_rows
-from streamwork.tools.state.point import At, Places, StatePoint
-from streamwork.tools.state.selection import Selection
-from streamwork.tools.state.sql import query
+from streamwork.statefiles import diff as diffing
+from streamwork.statefiles import export as exporting
+from streamwork.statefiles.component_state import ComponentState, Shape
+from streamwork.statefiles.plain_values import plain_lists, plain_rows
+from streamwork.statefiles.point import At, Places, StatePoint
+from streamwork.statefiles.selection import Selection
+from streamwork.statefiles.sql import query
 from streamwork.wording import plural
 from streamwork.world import RealDisk
 

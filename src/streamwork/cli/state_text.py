@@ -9,9 +9,9 @@ from rich import box
 from rich.table import Table
 
 from streamwork.cli.output import cell, console, say
-from streamwork.tools.state.component_state import ComponentState
-from streamwork.tools.state.diff import Change, ComponentDiff, RowChange, StateDiff, Status
-from streamwork.tools.state.plain_values import text_of
+from streamwork.statefiles.component_state import ComponentState
+from streamwork.statefiles.diff import Change, ComponentDiff, RowChange, StateDiff, Status
+from streamwork.statefiles.plain_values import text_of
 from streamwork.wording import plural
 
 MOST = 60

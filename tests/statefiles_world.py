@@ -24,7 +24,7 @@ from streamwork.epoch.start_records import StartRecords
 from streamwork.job import Graph
 from streamwork.state import InstanceState, KeyedState, StateFiles
 from streamwork.state.sql_views import FOLDER, defaults_file, script
-from streamwork.tools.state.point import At, Places, StatePoint
+from streamwork.statefiles.point import At, Places, StatePoint
 from streamwork.world import RealClock, RealDisk
 from value_jobs import KINDS
 

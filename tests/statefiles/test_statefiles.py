@@ -17,17 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import state_tools_world as w
-from state_tools_world import MANY, World, by_text, changes, comparable
+import statefiles_world as w
+from statefiles_world import MANY, World, by_text, changes, comparable
 from streamwork import Refused, StreamworkError, WrongUse
-from streamwork.tools.state import diff as diffing
-from streamwork.tools.state.component_state import ComponentState
-from streamwork.tools.state.diff import Change, Status
-from streamwork.tools.state.export import export
-from streamwork.tools.state.plain_values import plain_rows
-from streamwork.tools.state.point import At
-from streamwork.tools.state.selection import Selection
-from streamwork.tools.state.sql import query
+from streamwork.statefiles import diff as diffing
+from streamwork.statefiles.component_state import ComponentState
+from streamwork.statefiles.diff import Change, Status
+from streamwork.statefiles.export import export
+from streamwork.statefiles.plain_values import plain_rows
+from streamwork.statefiles.point import At
+from streamwork.statefiles.selection import Selection
+from streamwork.statefiles.sql import query
 from streamwork.world import RealDisk
 
 RANDOM = settings(deadline=None, max_examples=24, suppress_health_check=list(HealthCheck))

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from streamwork.components.parquet_file import to_bytes
 from streamwork.errors import WrongUse
-from streamwork.tools.state.component_state import ComponentState
-from streamwork.tools.state.plain_values import plain_lists, plain_rows, text_of
+from streamwork.statefiles.component_state import ComponentState
+from streamwork.statefiles.plain_values import plain_lists, plain_rows, text_of
 from streamwork.world import Disk
 
 

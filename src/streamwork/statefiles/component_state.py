@@ -24,7 +24,7 @@ from streamwork.state import FileChain, StateView
 from streamwork.state.merge import merge
 from streamwork.state.rows import RowFormat
 from streamwork.state.view import INSTANCE
-from streamwork.tools.state.point import StatePoint
+from streamwork.statefiles.point import StatePoint
 
 PIECE = 1 << 16
 """Rows that are put into order at a time."""

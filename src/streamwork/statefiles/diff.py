@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from streamwork.components.batches import compacted
 from streamwork.components.hashing import hash_columns
 from streamwork.state.layer import Layer
-from streamwork.tools.state.component_state import ComponentState, in_order, picked
-from streamwork.tools.state.plain_values import plain_rows
-from streamwork.tools.state.point import StatePoint
+from streamwork.statefiles.component_state import ComponentState, in_order, picked
+from streamwork.statefiles.plain_values import plain_rows
+from streamwork.statefiles.point import StatePoint
 
 Array = np.ndarray[Any, Any]
 TIMERS = "__timers"

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamwork.errors import WrongUse
-from streamwork.tools.state.component_state import ComponentState
-from streamwork.tools.state.point import StatePoint
+from streamwork.statefiles.component_state import ComponentState
+from streamwork.statefiles.point import StatePoint
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamwork.errors import WrongUse
-from streamwork.tools.state.component_state import ComponentState, in_order
+from streamwork.statefiles.component_state import ComponentState, in_order
 
 
 class Selection(msgspec.Struct, frozen=True):
