@@ -2,7 +2,7 @@
 
     vitals/run.json    the mode, the interval, the epoch under way, the last starts and failures; rewritten with each heartbeat
 
-It is information only: nothing depends on it.
+It is information only: nothing depends on it. A run that has lost the job to another driver no longer writes it.
 """
 
 from __future__ import annotations
@@ -54,13 +54,16 @@ class RunRecorder:
         self._disk, self._folder, self._clock = disk, folder, clock
         self._record = RunRecord(fence=0, mode=mode, checkpoint_every=checkpoint_every)
         self._written: RunRecord | None = None
+        self._newest = 0  # the newest fence that this run has held
 
     def started(self, fence: int) -> None:
+        self._newest = fence
         starts = (*self._record.starts, Start(fence, self._clock.now()))[-MOST:]
         self._change(fence=fence, starts=starts, epoch=0, phase="", phase_at=None)
         self.write()
 
     def failed(self, fence: int, error: BaseException) -> None:
+        self._newest = max(self._newest, fence)
         failures = (*self._record.failures, Failed(fence, self._clock.now(), str(error).partition("\n")[0]))
         self._change(failures=failures[-MOST:])
         self.write()
@@ -70,10 +73,12 @@ class RunRecorder:
             self._change(epoch=epoch, phase=phase.value, phase_at=self._clock.now())
 
     def write(self) -> None:
-        """Write what has changed. May be called from any thread."""
+        """Write what has changed, unless another driver has taken the job over. May be called from any thread."""
         found = self._record
         if found.fence and found is not self._written:
             with contextlib.suppress(OSError):
+                if self._disk.exists(self._folder / "fences" / f"{self._newest + 1}.json"):
+                    return
                 self._disk.make_folder((self._folder / FILE).parent)
                 self._disk.replace(self._folder / FILE, msgspec.json.encode(found))
                 self._written = found
