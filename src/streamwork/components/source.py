@@ -247,6 +247,9 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     """Where reading begins when the job starts: "stored" is the position of the last checkpoint, on the first start the earliest
     event; "latest" is the end of the input, at each start; "earliest" is the same as "stored"."""
 
+    in_columns: bool = False
+    """True if all operators behind it work on whole columns. Set by the engine: a source that can give either then gives columns."""
+
     @abstractmethod
     def partitions(self) -> list[str]:
         """Names of the partitions, each matching [A-Za-z0-9_-]{1,64}."""

@@ -101,6 +101,7 @@ class Reading:
             if name in self._chain.polled:
                 continue
             source: OffsetSource[Any] = self._chain.graph[name].component
+            source.in_columns = self._gathers(name)
             for partition, start, end in self._ranges(name, source, extents):
                 if name in self.readers:
                     pieces = self.readers[name](partition, start, end)
@@ -218,6 +219,7 @@ class Reading:
         if self._chain.graph.promise.acknowledges:
             number = self._chain.read_so_far(name, partition)
             self._ranges_read.setdefault(f"{name}/{partition}", []).append(_Range(number, start, end))
+        source.in_columns = self._gathers(name)
         pieces = source.slices(name, partition, start, end)
         if (place := f"{name}/{partition}") not in self._recognised:
             self._recognised.add(place)

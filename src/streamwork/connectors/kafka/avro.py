@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from streamwork.components.columns import check_entered
+from streamwork.components.columns import Columns, check_entered
 from streamwork.connectors.address import needed
 from streamwork.connectors.kafka.registry import Registry
 
@@ -32,6 +32,9 @@ class Avro:
         event = msgspec.convert(self._plain(value), self._kind)
         check_entered(self._kind, [event])
         return event
+
+    def columns(self, values: Sequence[bytes]) -> Columns | None:
+        return None
 
     def _plain(self, value: bytes) -> Any:
         if len(value) < _HEAD or value[0] != _MAGIC:

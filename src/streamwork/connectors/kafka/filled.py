@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
+from streamwork.components.columns import Columns
 from streamwork.components.field_types import FieldType, MapType, Misfit
-from streamwork.components.schema import fields_of, maker
+from streamwork.components.schema import arrow_schema, fields_of, maker
 from streamwork.components.times import BEGINNING
 from streamwork.errors import WrongUse
 
@@ -59,6 +61,21 @@ class Filled:
                 raise Misfit(None, field.name, name)
             columns.append(values)
         return list(map(maker(self.kind), *columns))
+
+    def columns(self, payloads: Columns, messages: Sequence[Any]) -> Columns:
+        """As `events`, of columns."""
+        if not self._gets:
+            return payloads
+        made = []
+        for name, field in fields_of(self.kind).items():
+            if name in self._gets:
+                values = list(map(self._gets[name], messages))
+                if not field.nullable and None in values:
+                    raise Misfit(None, field.name, name)
+                made.append(field.build(values))
+            else:
+                made.append(payloads.batch.column(name))
+        return Columns(self.kind, pa.RecordBatch.from_arrays(made, schema=arrow_schema(self.kind)))
 
 
 def without(kind: Kind, names: Any) -> Kind:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.columns import check_entered
+from streamwork.components.columns import Columns, check_entered
 from streamwork.components.field_types import Misfit
-from streamwork.components.schema import fields_of
+from streamwork.components.schema import arrow_schema, fields_of
+from streamwork.connectors.kafka import json_columns
 from streamwork.connectors.kafka.registry import Registry
 from streamwork.errors import WrongUse
 
@@ -27,6 +29,9 @@ class Decoder(Protocol):
         """The events of these values, in order. Raises if any does not fit: a `StreamworkError` if the cause is not the value."""
 
     def one(self, value: bytes) -> Any: ...
+
+    def columns(self, values: Sequence[bytes]) -> Columns | None:
+        """As `many`, without making objects; None if this decoder cannot."""
 
 
 class ValueFormat(ABC):
@@ -55,6 +60,7 @@ class _Json:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+        self._is_plain = json_columns.is_plain(kind)
 
     def many(self, values: Sequence[bytes]) -> list[Any]:
         """All at once, which is faster; the decoder accepts any white space between events, so it must be certain that each value
@@ -75,6 +81,9 @@ class _Json:
         event = self._decoder.decode(value)
         check_entered(self._kind, [event])
         return event
+
+    def columns(self, values: Sequence[bytes]) -> Columns | None:
+        return json_columns.columns(self._kind, values) if self._is_plain else None
 
 
 class RawFormat(ValueFormat):
@@ -110,6 +119,13 @@ class _Raw:
     def one(self, value: bytes) -> Any:
         return self._kind(value.decode() if self._is_text else value)
 
+    def columns(self, values: Sequence[bytes]) -> Columns | None:
+        made = pa.array(values, pa.binary())
+        if made.null_count:
+            raise ValueError("a record has no value")
+        schema = arrow_schema(self._kind)
+        return Columns(self._kind, pa.RecordBatch.from_arrays([made.cast(schema.types[0])], schema=schema))
+
 
 class FunctionFormat(ValueFormat):
     """A function from the value to an event of exactly the type of the source. What it raises is subject to `on_error`."""
@@ -141,6 +157,9 @@ class _Function:
             except Misfit as misfit:
                 raise Misfit(misfit.value, misfit.expected, name) from None
         return event
+
+    def columns(self, values: Sequence[bytes]) -> Columns | None:
+        return None
 
 
 class AvroFormat(ValueFormat):

@@ -56,6 +56,8 @@ class Registry:
                     answer = msgspec.json.decode(found.read(), type=_Answer)
                     break
             except (urllib.error.URLError, OSError, msgspec.MsgspecError) as error:
+                if isinstance(error, urllib.error.HTTPError):
+                    error.close()
                 if isinstance(error, urllib.error.HTTPError) and error.code == 404:
                     raise ValueError(f"the schema registry {self.url} has no schema {number}") from None
                 if attempt == ATTEMPTS - 1 or (isinstance(error, urllib.error.HTTPError) and error.code < 500):

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from secrets import token_hex
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from streamwork.components import Event, OffsetSource, OnError, ReadProgress, Slice, Start
+from streamwork.components.columns import Columns
 from streamwork.components.field_types import Misfit
 from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
@@ -219,9 +222,15 @@ class KafkaSource(OffsetSource[E], Generic[E]):
     def _slice(self, partition: str, messages: Sequence[Any]) -> Slice:
         filled, decoder = self._decoding()
         first, last = messages[0].offset(), messages[-1].offset()
+        values = [message.value() for message in messages]
+        events: list[Any] | Columns | None = None
         try:
-            payloads = decoder.many([message.value() for message in messages])
-            events = filled.events(payloads, messages)
+            if self.in_columns:
+                with contextlib.suppress(ValueError, pa.ArrowException, Misfit):
+                    payload_columns = decoder.columns(values)
+                    events = None if payload_columns is None else filled.columns(payload_columns, messages)
+            if events is None:
+                events = filled.events(decoder.many(values), messages)
         except StreamworkError:
             raise
         except Exception:
