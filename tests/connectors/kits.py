@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 import redis
 
-from kafka_broker.reading import committed_records
+from kafka_broker.reading import committed_records, delete_topic, has_topic
 from kafka_broker.server import KafkaServer
 from real_servers import PostgresServer, RedisServer
 from sample import Seen
@@ -43,6 +43,7 @@ from streamwork.components.columns import to_batch
 from streamwork.components.schema import fields_of
 from streamwork.connectors import postgres as postgres_module
 from streamwork.connectors.folders import Folders
+from streamwork.connectors.kafka.ledger import SUFFIX
 from streamwork.log import LogReader
 from streamwork.testing.memory import MemorySink, Table
 from streamwork.world import RealDisk
@@ -423,6 +424,13 @@ class KafkaKit(Kit):
 
     def _new(self) -> Sink[Any]:
         return KafkaSink(self._server.address, self.topic, partitions=2, **self.options)
+
+    def delete(self) -> None:
+        for topic in (self.topic, self.topic + SUFFIX):
+            delete_topic(self._server.address, topic)
+
+    def exists(self) -> bool:
+        return any(has_topic(self._server.address, topic) for topic in (self.topic, self.topic + SUFFIX))
 
     def values(self) -> list[bytes]:
         return [record.value() for record in committed_records(self._server.address, self.topic)]

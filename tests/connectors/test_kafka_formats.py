@@ -51,7 +51,8 @@ _TOKENS = {
     "ratio": ["1", "1.5", "1e999", "NaN", "9007199254740993", "-0", "-0.0", "1e-400", "0.1", '"1.5"', "null", "Infinity"],
     "flag": ["true", "false", "null", "1", '"true"', "True"],
     "maybe": ['"x"', "null", "1", None],
-    "more": [None, '[1,{"a":2}]', "01", '"\\ud800"', "NaN", "1e999", '{"text":3}', '1,"number":2', '1,"\\u006eumber":5', "", '1}{"text":"a"'],
+    "more": [None, '[1,{"a":2}]', "01", '"\\ud800"', "NaN", "1e999", '{"text":3}',
+             '1,"number":2', '1,"\\u006eumber":5', "", '1}{"text":"a"'],
 }  # fmt: skip
 _EDGES = [("", ""), (" ", ""), ("", " "), ("\ufeff", ""), ("", "x"), ("", "}"), ("{", "}"), ("\n", ""), ("", "\n{}")]
 
@@ -83,7 +84,9 @@ def test_columns_have_the_events_that_the_decoder_of_objects_gives(some: list[by
 
 def test_usual_values_become_columns() -> None:
     """The control of the test above: the usual case does not fall back."""
-    some = [json.dumps({"more": 1, "text": "ü\n", "number": n, "ratio": n / 3, "flag": True}).encode() for n in range(9)]
+    some = [
+        json.dumps({"more": 1, "text": "ü\n", "number": n, "ratio": n / 3, "flag": True}).encode() for n in range(9)
+    ]
     found = JsonFormat().decoder(Plain).columns(some)
     assert isinstance(found, Columns) and found.events == [Plain("ü\n", n, n / 3, True, None) for n in range(9)]
     raw = RawFormat("text").decoder(Filled(Line, None, None, None).payload).columns([b"a", "ü".encode()])

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from connectors.kits import DURABLE, Kit, LogKit, ParquetKit, RedisKit, SqliteKit, SqlKit, as_rows
+from connectors.kits import DURABLE, KafkaKit, Kit, LogKit, ParquetKit, RedisKit, SqliteKit, SqlKit, as_rows, cases
 from sample import Seen
 from streamwork import Job, JsonLines, Refused, WrongUse
 from streamwork.cli.run_here import run_here
 from streamwork.epoch.recovery.sink_paths import SinkPaths
 
-durable = pytest.mark.parametrize("kit", DURABLE, indirect=True)
+durable = pytest.mark.parametrize("kit", cases(DURABLE), indirect=True)
 ROWLESS = ["sqlite", "sqlite-upsert", "postgres", "postgres-upsert", "redis"]
 
 
@@ -35,6 +35,8 @@ def lose(kit: Kit, how: str) -> None:
             kit.client.flushall()
         else:
             kit.client.delete(*kit.client.keys("streamwork_ledger:*"))
+    elif isinstance(kit, KafkaKit):
+        kit.delete()
     else:
         shutil.rmtree(kit.folder / "out")
 
@@ -50,6 +52,8 @@ def is_there(kit: Kit) -> bool:
         )
     if isinstance(kit, RedisKit):
         return kit.client.dbsize() > 0
+    if isinstance(kit, KafkaKit):
+        return kit.exists()
     assert isinstance(kit, ParquetKit | LogKit)
     return (kit.folder / "out").exists()
 

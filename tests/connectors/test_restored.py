@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from connectors.kits import DURABLE, Kit
+from connectors.kits import DURABLE, Kit, cases
 from connectors.test_lost import World
 
-durable = pytest.mark.parametrize("kit", DURABLE, indirect=True)
+durable = pytest.mark.parametrize("kit", cases(DURABLE), indirect=True)
 
 
 @pytest.mark.slow(more=2)
@@ -31,7 +31,7 @@ def test_a_job_goes_on_after_its_folder_was_restored(kit: Kit, behind: int, more
         shutil.rmtree(root)
         shutil.copytree(kit.folder / "backup", root)
         world.max_events = 50
-        world.run()
+        world.run(take_over=True)
         assert kit.rows() == kit.expected(world.events)
         world.add(*range(100, 100 + more))
         world.run()

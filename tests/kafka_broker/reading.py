@@ -38,6 +38,15 @@ def has_topic(address: str, topic: str) -> bool:
         return False
 
 
+def delete_topic(address: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(PATIENCE)
+    until = time.monotonic() + PATIENCE
+    while has_topic(address, topic):
+        assert time.monotonic() < until, f"{topic} does not go away"
+        time.sleep(_TICK)
+
+
 def ends(address: str, topic: str, committed: bool) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     found = admin.list_topics(topic, timeout=PATIENCE).topics[topic]

@@ -248,7 +248,7 @@ class OffsetSource(AnySource, ABC, Generic[E]):
     event; "latest" is the end of the input, at each start; "earliest" is the same as "stored"."""
 
     in_columns: bool = False
-    """True if all operators behind it work on whole columns. Set by the engine: a source that can give either then gives columns."""
+    """True if all operators behind it take whole columns: a source that can give either then gives columns. Set by the engine."""
 
     @abstractmethod
     def partitions(self) -> list[str]:

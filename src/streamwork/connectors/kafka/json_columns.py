@@ -1,7 +1,7 @@
 """JSON values to Arrow columns, without objects in between: about twice as fast, where operators work on whole columns.
 
-Arrow's parser is used for events of plain fields, and only for what it reads as `msgspec` does: any doubt raises, and the values are
-decoded one after the other.
+Arrow's parser is used for events of plain fields, and only for what it reads as `msgspec` does: any doubt raises, and the values
+are decoded one after the other.
 """
 
 from __future__ import annotations
