@@ -75,6 +75,16 @@ def test_a_silent_partition_holds_event_time_back_unless_it_becomes_idle(paralle
     assert numbers(run(idle_job("1h", parallelism), inputs, epoch_events=4)) == []
 
 
+@pytest.mark.parametrize("ends_known", list(EndKnown))
+def test_an_instance_without_partitions_does_not_hold_event_time_back(ends_known: EndKnown) -> None:
+    """More instances than partitions: those that read none never bring event time."""
+    job = Job("unfed", parallelism=2, checkpoint_every=0)
+    events = job.source(ListSource([], Item), id="events", time="at", parallelism=3)
+    events.apply(Waiting("w"), key="key", id="w").sink(NONE, id="out")
+    found = run(job, {"events": LIVELY}, crash_at=(40, 90), epoch_events=4, ends_known=ends_known)
+    assert numbers(found) == [*range(20)]
+
+
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_partition_that_never_brought_anything_becomes_idle_too(parallelism: int) -> None:
     assert numbers(run(idle_job("10s", parallelism), {"lively": LIVELY, "silent": []}, epoch_events=4)) == [*range(20)]

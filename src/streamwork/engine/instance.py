@@ -81,7 +81,7 @@ class Instance:
         self.epoch = 0  # 0: none is under way
         self.marks: Marks  # of the epoch under way: the events that wait to be retried
         self._counts = False  # True while the chain counts for the epoch under way
-        chain.progress = Progress()
+        chain.progress = Progress(unfed_is_idle=any(node.time is not None for node in chain.nodes))
         idle = [name for name, one in work.idle.items() if one.idle]
         chain.progress.resume(work.watermarks, idle, work.floor)
         chain.idling.resume(work.watermarks, work.idle)

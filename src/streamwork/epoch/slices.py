@@ -35,7 +35,12 @@ class Partitions:
         names = self.with_earlier(node.id, at)
         if node.id in self.fixed:
             return {name: place * node.parallelism // len(names) for place, name in enumerate(names)}
-        return {name: crc32(name.encode()) % node.parallelism for name in names}
+        return {name: _number(name) % node.parallelism for name in names}
+
+
+def _number(partition: str) -> int:
+    """The number of a partition that is named by one, so that instances get equally many of them; else one made of its name."""
+    return int(partition) if partition.isascii() and partition.isdigit() else crc32(partition.encode())
 
 
 def fixed(graph: Graph) -> frozenset[str]:

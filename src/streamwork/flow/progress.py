@@ -17,7 +17,9 @@ from streamwork.flow.lineage import NEVER, Array
 class Progress:
     """The one owner of watermarks, in microseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, unfed_is_idle: bool = False) -> None:
+        """`unfed_is_idle`: without inputs it is idle. An instance that reads no partition holds nothing back."""
+        self._unfed_is_idle = unfed_is_idle
         self._inputs: dict[str, int | None] = {}
         self._idle: set[str] = set()
         self._minimum: int | None = None
@@ -81,7 +83,7 @@ class Progress:
     @property
     def all_idle(self) -> bool:
         """True if every input is idle."""
-        return bool(self._inputs) and self._inputs.keys() <= self._idle
+        return self._inputs.keys() <= self._idle if self._inputs else self._unfed_is_idle
 
     def mark_idle(self, name: str) -> int | None:
         """An input brings nothing for now, and does not hold the minimum back until it advances. Returns the minimum."""
