@@ -42,7 +42,7 @@ class ThreadLauncher:
         self._threads: ThreadPoolExecutor | None = None
         self._wanted = True
         self._killed = False
-        self.launched = 0
+        self.launched = self.warmed = 0
 
     def check(self, graph: Graph, tasks: int) -> None:
         """Any job can run here."""
@@ -80,7 +80,8 @@ class ThreadLauncher:
         return self._wanted
 
     def warm(self, layout: Layout, works: Sequence[Assignment]) -> None:
-        """Nothing to do: a thread starts at once."""
+        """A thread starts at once."""
+        self.warmed += 1
 
     def cancel(self) -> None:
         self._wanted = False

@@ -35,6 +35,7 @@ from streamwork import Refused
 from streamwork.epoch import Started
 from streamwork.state import is_snapshot
 from streamwork.world import FileRef
+from streamwork.world.temporary import PREFIX
 
 HERE = Path(__file__).parent
 SOAK = bool(os.environ.get("STREAMWORK_SOAK"))
@@ -81,8 +82,10 @@ def check(folder: Path, job: str = "guarded") -> None:
 
 
 def substance(folder: Path) -> dict[str, str]:
-    """Every file below a folder and its hash; without signs of life and what Spark prints."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("life-")]
+    """Every file below a folder and its hash; without signs of life, what Spark prints, and files that are being written."""
+    files = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(("life-", PREFIX))
+    ]
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files

@@ -17,7 +17,8 @@ from patience_jobs import Dawdling, Dying, Impatient, Waking
 from sample import Payment, expected_journal, payments, summing_job
 from streamwork import Job, JobFailed, JsonLines, ListSource, SqliteSink
 from streamwork.hosts import spark_epochs
-from streamwork.hosts.spark_epochs import KEEP_WARM_SECONDS, SparkEpochs
+from streamwork.hosts.spark_epochs import SparkEpochs
+from streamwork.hosts.spark_life import KEEP_WARM_SECONDS
 from streamwork.run.mode import Mode
 from streamwork.run.options import RunOptions
 from streamwork.run.outcome import Outcome

@@ -31,6 +31,7 @@ from streamwork.engine.live_task import (
 )
 from streamwork.epoch.host import Host
 from streamwork.errors import StreamworkError, WorkerLost
+from streamwork.hosts.spark_life import KEEP_WARM_SECONDS
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, RealClock
 from streamwork.world.mailbox import MailReader, MailWriter
@@ -106,6 +107,8 @@ class GangHost(Host):
         self._gang: _Gang | None = None
         self._gangs = 0
         self._wasted: list[Counts] = []
+        self._warm: tuple[Layout, Sequence[Assignment]] | None = None  # processes that wait for a gang
+        self._warmed_at = float("inf")  # while they are started, too
 
     def open(self, graph: Graph) -> None:
         self._launcher.check(graph, max(node.parallelism for node in graph.nodes))
@@ -205,10 +208,15 @@ class GangHost(Host):
 
     def read_ahead(self, layout: Layout, works: Sequence[Assignment]) -> None:
         """Start the processes of a gang. The states are read by the gang itself: its tasks share nothing with later ones."""
+        self._warmed_at = float("inf")
+        self._warm = layout, works
         self._launcher.warm(layout, works)
+        self._warmed_at = self._clock.monotonic()
 
     def keep_warm(self) -> None:
-        """Nothing to do: the tasks run."""
+        """Use the processes that wait for a gang, every `KEEP_WARM_SECONDS`. The tasks of a gang that runs need nothing."""
+        if self._gang is None and self._warm and self._clock.monotonic() >= self._warmed_at + KEEP_WARM_SECONDS:
+            self.read_ahead(*self._warm)
 
     def close(self) -> None:
         self.abandon()

@@ -38,6 +38,7 @@ from streamwork.hosts.shipped_layout import ShippedLayout
 from streamwork.hosts.spark_affinity import affinity_folder
 from streamwork.hosts.spark_cancel import SparkCancel
 from streamwork.hosts.spark_input import stage_input
+from streamwork.hosts.spark_life import KEEP_WARM_SECONDS
 from streamwork.hosts.spark_rows import ROW_SCHEMA, places
 from streamwork.hosts.spark_tables import SparkTables
 from streamwork.hosts.spark_task import NOT_MINE, REPORT_SCHEMA, Task, farewell, pass_through, task
@@ -47,8 +48,6 @@ from streamwork.world import Clock, RealClock
 ROWS_PER_BATCH = 16_384
 BYTES_PER_BATCH = 8_000_000
 """Maximum size of a batch for a Python worker, whichever is reached first: source rows are small, a parcel may hold megabytes."""
-KEEP_WARM_SECONDS = 25.0
-"""Interval of keep-alive jobs. Spark ends Python workers, with the state that they cache, after an idle minute."""
 
 
 class _Action:

@@ -16,6 +16,8 @@ ASKS = 3
 ASK_SECONDS = 0.5
 """Attempts at a call into a living JVM before it counts as gone: dropping a working Spark would end every job on it."""
 LAST_LINES = 5
+KEEP_WARM_SECONDS = 25.0
+"""Interval of keep-alive jobs. Spark ends Python workers, with the state that they cache, after an idle minute."""
 
 
 def spark_is_gone(sleep: Callable[[float], None] = time.sleep) -> bool:
