@@ -149,6 +149,16 @@ def bench_state_size_command(quick: bool, as_json: bool) -> None:
     _measure(bench, quick, as_json)
 
 
+@bench_group.command("savepoint")
+@click.option("--quick", is_flag=True, help="A few thousand keys: to see that it works.")
+@JSON
+def bench_savepoint_command(quick: bool, as_json: bool) -> None:
+    """What a savepoint of a million keys costs a running job; seconds to create it, to start from it, and to rescale."""
+    from streamwork.bench import savepoint as bench
+
+    _measure(bench, quick, as_json)
+
+
 @bench_group.command("ysb")
 @click.option(
     "--variant",

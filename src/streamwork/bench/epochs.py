@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 import time
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ from streamwork.components import Event, LedgerEntry, LedgerRow, Sink, SinkKind
 from streamwork.components.commit_rule import Verdict, settle
 from streamwork.components.sink import fenced
 from streamwork.epoch import Driver, Host, Store
+from streamwork.epoch.control import Answer, Control, Kind
+from streamwork.epoch.requests import Requests
+from streamwork.epoch.savepoints.taking import NAME
 from streamwork.epoch.state_view import state_view
 from streamwork.job import Job
 from streamwork.world import RealClock, RealDisk, step_back
@@ -90,6 +94,7 @@ class Epochs:
         self._store = Store(RealDisk(), root, job.name)
         self._host = host
         self._background = ThreadPoolExecutor(1, initializer=step_back)
+        self._control = Control(self._store.disk, self._store.folder, RealClock())
         graph = job.graph()
         host.open(graph)
         self._driver = Driver(
@@ -100,6 +105,7 @@ class Epochs:
             RealClock(),
             lambda: secrets.token_hex(16),
             background=self._background.submit,
+            requests=Requests(self._control, itertools.count().__next__),  # reads them whenever it attends
         )
         self._driver.start()
 
@@ -125,6 +131,17 @@ class Epochs:
         seconds = time.perf_counter() - began
         assert came == events, f"{self.job.name} has had {came} events of {events}"
         return seconds
+
+    def attend(self) -> None:
+        """What a driver does between two epochs."""
+        self._driver.attend()
+
+    def ask_for_savepoint(self, name: str) -> str:
+        """The id of the request, for `answer`. The driver reads it when it attends."""
+        return self._control.ask(Kind.SAVEPOINT, self._driver.fence, {NAME: name})
+
+    def answer(self, asked: str) -> Answer | None:
+        return self._control.answer(asked)
 
     def state(self, component: str) -> pa.Table:
         """The rows of a component's state, of all instances, as the files of the last checkpoint have them."""

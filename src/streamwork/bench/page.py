@@ -127,6 +127,20 @@ SECTIONS = {
             "plain": "Spark without Streamwork: its start and its first job",
         },
     ),
+    "savepoint": Section(
+        "Savepoints",
+        "A count per key with a state of a million keys, on Spark, exactly-once, and savepoints of it: what one costs the job that "
+        "goes on, how long it takes to create one, to start from it in another root, and to divide the state among more "
+        "instances. The state of every savepoint, start and rescaling is checked, key by key, before a time is accepted.",
+        {
+            "without": "an epoch without a savepoint",
+            "with": "the epoch that begins with the request, and during which the savepoint is written",
+            "while_writing": "epochs after that one, until the savepoint is complete",
+            "restore": "every file is compared with its hash and copied, the ledgers are checked, the fence is taken",
+            "driver": "the start of a driver in the new root",
+            "first_epoch": "10,000 events; the state is read",
+        },
+    ),
     "live": Section(
         "Live",
         "The [fraud detection example](../../examples/fraud_detection/README.md), at-most-once, parallelism 1, with a checkpoint "

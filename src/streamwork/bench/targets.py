@@ -156,6 +156,12 @@ TARGETS = (
         most=3,
         strictly=True,
     ),
+    Target(
+        "savepoint",
+        "an epoch during which a savepoint of 1,000,000 keys is taken, against one without: median of 20",
+        ("pause_ratio",),
+        most=1.2,
+    ),
     Target("state-size", "an epoch in a state of 5,000,000 keys against one of 10,000: median", ("ratio",), most=1.3),
     *(
         Target(
