@@ -9,7 +9,7 @@ The job is the per-event count of `bench keyed-state`, in one chain with its sou
     rescale   from 2 to 8 instances, at rest
 
 The state of every savepoint is compared with the counts that numpy had at its checkpoint, that of every start and of every
-rescaling likewise, before a time is reported. Restoring fences whoever writes to the same target, so each start has a copy of it.
+rescaling likewise, before a time is reported. A start fences the other drivers of the same target, so each start has a copy of it.
 """
 
 from __future__ import annotations
