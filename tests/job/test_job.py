@@ -249,7 +249,7 @@ def test_everything_behind_the_first_argument_is_named(surface: Any) -> None:
 
 def test_the_arguments_of_run_are_the_run_options() -> None:
     mine = {name: one for name, one in inspect.signature(Job.run).parameters.items() if name != "self"}
-    assert set(mine) == set(flags()) - {"drop_request", "param"}, "parameters are fixed before a job can run"
+    assert set(mine) == set(flags()) - {"drop_request", "param", "fork"}, "these are fixed before a job can run"
     assert {one.kind for one in mine.values()} == {inspect.Parameter.KEYWORD_ONLY}
     given = {name: one.default for name, one in mine.items()}
     assert RunOptions.parse(**{**given, "root": "x"}) == RunOptions.parse(root="x", mode="local")

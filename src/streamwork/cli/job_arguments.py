@@ -39,7 +39,7 @@ def with_job_file(command: Command) -> Command:
     return click.argument("job", metavar="JOBFILE[:NAME]")(root(command))
 
 
-AS = click.option("--as", "fork", metavar="NAME", help="The fork of this name (`streamwork savepoint fork`).")
+AS = click.option("--as", "fork", metavar="NAME", help="The fork of this name.")
 
 
 def load_as_it_ran(job: str, root: Path | None, fork: str | None = None) -> tuple[JobFile, Path]:

@@ -92,7 +92,7 @@ def pressure_lines(edges: Sequence[EdgeVital]) -> list[str]:
             continue
         state = "has room" if one.since is None else "full"
         dropped = f", {one.dropped:,} dropped" if one.dropped else ""
-        lines.append(f"channel {one.sender} -> {one.receiver}: {state}, {one.events:,} events wait{dropped}")
+        lines.append(f"channel {one.sender} -> {one.receiver}: {state}, {plural(one.events, 'event')} queued{dropped}")
     return lines
 
 

@@ -213,6 +213,10 @@ class Job:
         drop_state: Sequence[str] = (),
         on_error: Mapping[str, str | Retry] | None = None,
         refill: Sequence[str] = (),
+        from_: str | None = None,
+        input: Mapping[str, str] | None = None,  # noqa: A002 (the name of the option)
+        accept_input: bool = False,
+        rewind_output: bool = False,
         master: str | None = None,
         spark_log: bool = False,
     ) -> RunSummary:
@@ -231,6 +235,10 @@ class Job:
         drop_state          ids of components whose stored state is not used
         on_error            component id -> what to do with events that fail, in this run
         refill              ids of sinks that may be filled again if their target is lost
+        from_               begin with the state and the positions of "savepoint:NAME", "checkpoint:N" or a savepoint's folder
+        input               with from_, source id -> where it is read from instead: "earliest", "latest" or "time:..."
+        accept_input        with input, confirm that events may be skipped or counted twice
+        rewind_output       with from_, remove what sinks have beyond that checkpoint, where they can
         master              the Spark master; all cores of this machine if None
         spark_log           show Spark's own log
         """
@@ -253,6 +261,10 @@ class Job:
             drop_state=drop_state,
             on_error=on_error,
             refill=refill,
+            from_=from_,
+            input=input,
+            accept_input=accept_input,
+            rewind_output=rewind_output,
             master=master,
             spark_log=spark_log,
         )

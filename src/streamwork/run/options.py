@@ -124,7 +124,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
             "WHAT",
         ),
     ] = None
-    fork: Annotated[str | None, Flag("--as", "Run the fork of this name (`streamwork savepoint fork`).", "NAME")] = None
+    fork: Annotated[str | None, Flag("--as", "Run the fork of this name.", "NAME")] = None
     input: Annotated[
         dict[str, str],
         Flag(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamwork.components.batches import one_array
 from streamwork.errors import WrongUse
 from streamwork.statefiles.component_state import ComponentState
 from streamwork.statefiles.point import StatePoint
@@ -85,7 +86,7 @@ def add_views(db: DuckDBPyConnection, point: StatePoint, wanted: Callable[[str],
 def timers_of(state: ComponentState) -> pa.Table:
     """Every timer as one row: the key, `at` and `clock`."""
     table = state.table
-    timers = table.column("__timers").combine_chunks()
+    timers = one_array(table.column("__timers").chunks, table.schema.field("__timers").type)
     keys = table.select(list(state.shape.identity)).take(pc.list_parent_indices(timers))
     flat = timers.flatten()
     return keys.append_column("at", pc.struct_field(flat, "at")).append_column("clock", pc.struct_field(flat, "clock"))

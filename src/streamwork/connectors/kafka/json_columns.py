@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from streamwork.components.batches import one_array
 from streamwork.components.columns import Columns
 from streamwork.components.schema import arrow_schema, check_columns, fields_of
 
@@ -55,13 +56,12 @@ def columns(kind: type[msgspec.Struct], values: Sequence[bytes]) -> Columns:
             newlines_in_values=False,
             unexpected_field_behavior="ignore",
         ),
-    ).combine_chunks()
+    )
     if table.num_rows != len(values):
         raise Doubt("not one object per value")
     made = []
     for field in schema:
-        column = table.column(field.name)
-        column = column.chunk(0) if column.num_chunks else pa.array([], field.type)
+        column = one_array(table.column(field.name).chunks, field.type)
         if column.null_count and not field.nullable:
             raise Doubt(field.name)
         if pa.types.is_floating(column.type) and _is_doubtful(column):

@@ -80,7 +80,7 @@ class Origin:
             raise WrongUse(
                 "SW-CHECKPOINT-UNKNOWN",
                 f"{store.folder} has no completed checkpoint {number}",
-                "`streamwork checkpoints` lists those that are kept; a savepoint keeps a checkpoint for longer",
+                "`streamwork checkpoints job.py` lists those that are kept; a savepoint keeps a checkpoint for longer",
             )
         manifest = store.manifest(max(kept) if number == NEWEST else int(number))
         verifier, dropped = Verifier(store), starts.dropped_after(manifest.fence)

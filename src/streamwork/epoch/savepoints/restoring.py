@@ -48,7 +48,7 @@ from streamwork.state.chain import DELTA, SNAPSHOT
 from streamwork.state.files import STATE_FILE
 from streamwork.world import Clock, FileKind, FileRef, Processes
 
-FORK = "let a job with targets of its own begin there, with `streamwork savepoint fork`"
+FORK = "let a job with targets of its own begin there, with `streamwork savepoint fork job.py NAME --as NEW`"
 
 
 class Restored(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from streamwork.observe.verdicts.pace import WINDOW, Pace
 from streamwork.observe.verdicts.signs import Signs
 from streamwork.observe.verdicts.verdict import Kind, Verdict
 from streamwork.observe.verdicts.words import clock, duration, rate, since, stop_command
+from streamwork.wording import plural
 
 LEAST_BYTES = 65_536
 """The beginning of a line is no backlog: fewer bytes than this, unread for long, are none."""
@@ -128,7 +129,7 @@ def _stopped_by(receiver: str, full: Sequence[EdgeVital]) -> list[str]:
 
 def _waiting(edges: Sequence[EdgeVital]) -> str:
     events, size = sum(edge.events for edge in edges), sum(edge.bytes for edge in edges)
-    return f"{events:,} events ({size / 1e6:,.1f} MB) wait for it"
+    return f"{plural(events, 'event')} ({size / 1e6:,.1f} MB) {'waits' if events == 1 else 'wait'} for it"
 
 
 def _effect(edges: Sequence[EdgeVital], stops: Sequence[str]) -> str:
