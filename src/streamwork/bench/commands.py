@@ -44,7 +44,7 @@ def bench_engine_command(as_json: bool) -> None:
     "modes",
     type=click.Choice([mode.value for mode in Mode if mode is not Mode.BATCH]),
     multiple=True,
-    help="With --standby: the mode to measure  [default: microbatch]. May be repeated.",
+    help="With --standby: the mode to measure  [default: microbatch and live]. May be repeated.",
 )
 @click.option("--quick", is_flag=True, help="With --standby: one repeat, to see that it works.")
 @JSON
@@ -54,7 +54,7 @@ def bench_recovery_command(standby: bool, modes: tuple[str, ...], quick: bool, a
         from streamwork.bench import standby as bench_standby
 
         sizes = bench_standby.QUICK if quick else bench_standby.FULL
-        chosen = [Mode(mode) for mode in modes] or [Mode.MICROBATCH]
+        chosen = [Mode(mode) for mode in modes] or bench_standby.MODES
         _print_numbers(bench_standby.run(sizes=sizes, note=_note, modes=chosen), as_json, "recovery --standby")
         return
     if modes or quick:

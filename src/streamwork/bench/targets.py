@@ -142,19 +142,16 @@ TARGETS = (
         most=5000,
         strictly=True,
     ),
-    Target(
-        "recovery-standby",
-        "seconds without output after kill -9, with a standby that knows that the process is gone",
-        ("seconds", "microbatch", "known", "gap"),
-        most=3,
-        strictly=True,
-    ),
-    Target(
-        "recovery-standby",
-        "the same beyond the lease, where nothing is known about the process",
-        ("seconds", "microbatch", "unknown", "beyond_lease"),
-        most=3,
-        strictly=True,
+    *(
+        Target("recovery-standby", f"`{mode}`: {what}", ("seconds", mode, *figure), most=3, strictly=True)
+        for mode in ("microbatch", "live")
+        for what, figure in (
+            (
+                "seconds without output after kill -9, with a standby that knows that the process is gone",
+                ("known", "gap"),
+            ),
+            ("the same beyond the lease, where nothing is known about the process", ("unknown", "beyond_lease")),
+        )
     ),
     Target(
         "savepoint",
