@@ -66,6 +66,10 @@ bench: $(STAMP)  ## measure everything anew, and write docs/benchmarks from it (
 	    $(BIN)/streamwork bench $$name --save docs/benchmarks/results || exit 1; \
 	done
 	$(BIN)/python tests/real_servers.py $(BIN)/streamwork bench semantics --postgres {postgres} --save docs/benchmarks/results
+	for name in baseline state inside log; do \
+	    $(BIN)/python tests/real_servers.py $(BIN)/streamwork bench ysb --variant $$name --kafka {kafka} --redis {redis} \
+	        --save docs/benchmarks/results || exit 1; \
+	done
 	$(BIN)/streamwork bench page
 
 faults: $(STAMP)  ## write docs/faults.md anew, from the cells of the fault matrix

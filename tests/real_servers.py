@@ -31,7 +31,7 @@ from typing import Self
 
 import psutil
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 _TICK = 0.02
 
 

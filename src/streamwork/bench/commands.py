@@ -10,6 +10,7 @@ import msgspec
 from streamwork.bench.page import page_command
 from streamwork.bench.results import SAVE, save_if_asked
 from streamwork.bench.tables import show
+from streamwork.bench.ysb import VARIANTS as YSB_VARIANTS
 from streamwork.cli.output import JSON, print_json, say
 from streamwork.run.mode import Mode
 
@@ -160,20 +161,23 @@ def bench_savepoint_command(quick: bool, as_json: bool) -> None:
 
 
 @bench_group.command("ysb")
-@click.option(
-    "--variant",
-    type=click.Choice(["inside", "log"]),
-    required=True,
-    help="inside: the generator is a source of the job. log: from the embedded log.",
-)
-@click.option("--quick", is_flag=True, help="Few events, in local mode: to see that it works.")
+@click.option("--variant", type=click.Choice(YSB_VARIANTS), required=True, help="Which of the variants.")
+@click.option("--kafka", metavar="SERVERS", help="A Kafka broker, for the variants that need one.")
+@click.option("--redis", metavar="URL", help="An empty Redis database, for the variants that need one.")
+@click.option("--quick", is_flag=True, help="Few events, no peers, in local mode: to see that it works.")
 @JSON
-def bench_ysb_command(variant: str, quick: bool, as_json: bool) -> None:
-    """The Yahoo streaming benchmark: views of ads, counted per campaign and window of 10 s, exactly-once."""
-    from streamwork.bench.ysb import throughput
+def bench_ysb_command(variant: str, kafka: str | None, redis: str | None, quick: bool, as_json: bool) -> None:
+    """The Yahoo streaming benchmark: views of ads, counted per campaign and window of 10 s.
 
-    sizes = throughput.QUICK if quick else throughput.FULL
-    _print_numbers(throughput.run(variant, sizes=sizes, note=_note), as_json, f"ysb --variant {variant}")
+    \b
+    baseline   from Kafka, no state in the engine: campaigns and counts are in Redis
+    state      from Kafka, with the state in the engine, exactly-once, compared with peers
+    inside     the generator is a source of the job
+    log        from the embedded log
+    """
+    from streamwork.bench.ysb.variants import run
+
+    _print_numbers(run(variant, kafka, redis, quick, _note), as_json, f"ysb --variant {variant}")
 
 
 def _measure(bench: Any, quick: bool, as_json: bool, **other_sizes: Any) -> None:

@@ -93,6 +93,27 @@ SECTIONS = {
         "A count per card, upserted into SQLite and into PostgreSQL, under each of the [semantics](../semantics.md). Each "
         "computes several checkpoints in turn; every table is checked, card by card, before a result is accepted.",
     ),
+    "ysb-baseline": Section(
+        "Yahoo streaming benchmark: the baseline",
+        "How it was before: the same events from the same topic, without state in the engine and without fault tolerance. "
+        "Campaigns are looked up in Redis, and cached; counts are added in Redis every second. In turn with the variant `state`.",
+        {"baseline": "state in Redis, at-most-once", "state": "state in the engine, exactly-once"},
+    ),
+    "ysb-state": Section(
+        "Yahoo streaming benchmark: from Kafka, with the state in the engine",
+        "Ad events as seven-field JSON in a topic of two partitions: views are kept, joined with their campaigns, and counted per "
+        "campaign and window of 10 s. Exactly-once, with a checkpoint every second, into Kafka: the counts of open windows each "
+        "second, and those of closed windows. The systems read the same topic in turn, with two cores, which the broker shares. "
+        "The speed of a system is that between the moments at which a consumer of committed records can read the right counts of a "
+        "quarter of the windows, and of all. The mode with the higher speed counts.",
+        {
+            **MODES,
+            "spark": "plain Structured Streaming in PySpark, written by hand; into Kafka it is at-least-once",
+            "flink": "Flink SQL, exactly-once, closed windows only; without the join, which needs state for the stream there",
+            "pathway": "Pathway, at-least-once, nothing is durable; without the join; one run",
+            "quix": "Quix Streams, exactly-once, one process; without the join; one run",
+        },
+    ),
     "ysb-inside": Section(
         "Yahoo streaming benchmark: the generator inside the job",
         "Ad events: views are kept, joined with their campaigns by a static table of 1,000 ads, and counted per campaign and "
@@ -178,6 +199,8 @@ SECTIONS = {
 
 COMMANDS = {
     "recovery-standby": "recovery --standby",
+    "ysb-baseline": "ysb --variant baseline --kafka {kafka} --redis {redis}",
+    "ysb-state": "ysb --variant state --kafka {kafka}",
     "ysb-inside": "ysb --variant inside",
     "ysb-log": "ysb --variant log",
 }

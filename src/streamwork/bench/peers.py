@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import streamwork
 from streamwork.bench.epochs import Array
 
-MAKE_SECONDS = 300
+MAKE_SECONDS = 1_200
 
 
 class Unavailable(Exception):

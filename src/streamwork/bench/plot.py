@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from streamwork.bench.chart import CHART_STYLE, Chart, chart_height, chart_lines
 from streamwork.bench.tables import Figure, figure, row, short
 
-PEERS = frozenset({"tws", "native", "bytewax", "loop", "plain", "spark", "cold"})
+PEERS = frozenset(
+    {"tws", "native", "bytewax", "loop", "plain", "spark", "cold", "flink", "pathway", "quix", "baseline"}
+)
 """They are drawn in another colour than what is ours."""
 
 WIDTH, LEFT, RIGHT = 760, 170, 110  # of the whole; of the names; of the figures behind the longest bar
@@ -55,6 +57,9 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | Chart | None:
         case "ysb-inside" | "ysb-log":
             unit = "events per second"
             groups = [Group("", _column(numbers["modes"], "events_per_s"))]
+        case "ysb-state" | "ysb-baseline":
+            unit = "events per second"
+            groups = [Group("", _column(numbers["systems"], "events_per_s"))]
         case "semantics":
             unit = "events per second"
             groups = [Group(name, _column(numbers[name], "events_per_s")) for name in ("sqlite", "postgres")]

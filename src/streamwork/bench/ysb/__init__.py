@@ -1,14 +1,18 @@
 """The Yahoo streaming benchmark: ad events, kept if they are views, joined with their campaigns, counted per campaign and window.
 
-events      the events, as columns and as JSON; each is a function of its partition and offset
-source      a source of such events, for the variant with the generator inside the job
-jobfile     the job, as `streamwork run` gets it
-running     a run of it in processes of its own, and what it has done each second
-oracle      the counts that it must give
-throughput  the variants `inside` and `log`
+events, oracle      the events, as columns and as JSON, each a function of its partition and offset; the counts that they give
+query               the query, for all jobs; `ad_json` is the events' format in Kafka
+source, jobfile     the generator as a source, and the job of the variants `inside` and `log`
+state_job           the job of the variant `state`; `baseline_job` that of `baseline`
+running, program    a job, or a peer, in processes of its own
+topics, arrivals    events sent to a topic, and when results could be read from one
+systems             the systems of the variant `state`
+throughput, state, baseline     the variants; `variants` starts one by its name
 """
 
 from pathlib import Path
+
+VARIANTS = ("baseline", "state", "inside", "log")
 
 
 def jobfile_path() -> Path:

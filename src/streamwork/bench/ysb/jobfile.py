@@ -1,15 +1,15 @@
-"""The job of ``streamwork bench ysb``: views, joined with their campaigns, counted per campaign and window of 10 s."""
+"""The job of the variants `inside` and `log`: views, joined with their campaigns, counted per campaign and window of 10 s."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from streamwork import Fixed, Job, LogSource, OffsetSource, SqliteSink, StaticTable, count, field
-from streamwork.bench.ysb.events import AdView, CampaignView, Counted, Stream
+from streamwork import Fixed, Job, LogSource, OffsetSource, SqliteSink, count
+from streamwork.bench.ysb.events import AdView, Counted, Stream
+from streamwork.bench.ysb.query import WINDOW, campaign_views
 from streamwork.bench.ysb.source import Ads
 
 JOB, SOURCE, SINK, TABLE = "ysb", "events", "results", "counts"
-WINDOW = "10s"
 
 job = Job(JOB, checkpoint_every="1s", parallelism=2)
 variant = job.param("variant", default="inside")
@@ -23,8 +23,6 @@ if variant == "inside":
     source = Ads(stream, events, per_checkpoint)
 else:
     source = LogSource(log, AdView, subset=True, max_events=per_checkpoint)
-ads = job.source(source, id=SOURCE, time="at")
-views = ads.where(field("kind") == "view")
-named = views.join(StaticTable(stream.campaigns_of_ads(), name="ads"), key="ad", id="campaigns", to=CampaignView)
+named = campaign_views(job.source(source, id=SOURCE, time="at"), stream)
 counts = named.window(Fixed(WINDOW), time="at", key="campaign", id="counts").aggregate(Counted, views=count())
 counts.sink(SqliteSink(output, TABLE, key=("campaign", "window_start")), id=SINK)

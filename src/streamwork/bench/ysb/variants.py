@@ -1,0 +1,33 @@
+"""One variant, by its name, with the servers that it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamwork.bench.contest import Note
+from streamwork.bench.ysb import baseline, state, throughput
+from streamwork.errors import WrongUse
+
+
+def run(variant: str, kafka: str | None, redis: str | None, quick: bool, note: Note) -> dict[str, Any]:
+    """Measure and return all figures."""
+    match variant:
+        case "baseline":
+            servers, url = _needed("kafka", kafka, variant), _needed("redis", redis, variant)
+            return baseline.run(servers, url, sizes=baseline.QUICK if quick else baseline.FULL, note=note)
+        case "state":
+            sizes = state.QUICK if quick else state.FULL
+            return state.run(_needed("kafka", kafka, variant), sizes=sizes, note=note)
+        case _:
+            return throughput.run(variant, sizes=throughput.QUICK if quick else throughput.FULL, note=note)
+
+
+def _needed(server: str, address: str | None, variant: str) -> str:
+    if address is None:
+        raise WrongUse(
+            "SW-USAGE",
+            f"the variant {variant} needs a server: --{server}",
+            f"start one for the time of the run: python tests/real_servers.py streamwork bench ysb --variant {variant} "
+            f"--{server} {{{server}}}",
+        )
+    return address
