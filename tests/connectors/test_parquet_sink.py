@@ -50,6 +50,7 @@ def test_the_layout_that_is_documented(tmp_path: Path) -> None:
     ]
     assert json.loads((tmp_path / "out" / "epoch=1" / "_ledger.json").read_text()) == {
         "uid": "u", "sink": "s", "position": {"a/0": 5}, "fence": 1, "manifest_sha256": "m7", "last": 7,
+        "rows": 3, "commits": [["m1", 2], ["m2", 2], ["m7", 3]],
     }  # fmt: skip
 
 

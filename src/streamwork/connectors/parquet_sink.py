@@ -15,6 +15,9 @@ commit is one rename, or one exchange, and includes compaction:
     before the exchange           the old folder                the new folder, or a part     removes it; commits the rows again
     after it                      the new folder                the old folder                removes it; the ledger has the rows
 
+Rewinding removes the folders behind a checkpoint, newest first, and exchanges the one that has its rows with a shorter one. A crash
+in between leaves the sink at the last checkpoint of an older folder, as its ledger says; rewinding again completes it.
+
 Where folders cannot be exchanged (probed when a driver registers), each checkpoint gets a folder of its own, and nothing is merged.
 
 A folder's number is that of the checkpoint, or the next free one: a job whose root was restored from a backup reuses
@@ -39,17 +42,20 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamwork.components import Event, LedgerEntry, LedgerRow, Located, Position, Sink, SinkKind
+from streamwork.components import Event, LedgerEntry, LedgerRow, Located, Sink, SinkKind
 from streamwork.components.commit_rule import Verdict, settle, wrong_ledger
 from streamwork.components.position import from_plain, plain
 from streamwork.components.schema import arrow_schema
 from streamwork.components.sink import fenced
+from streamwork.connectors import parquet_commits as commits
 from streamwork.connectors.folders import Folders
+from streamwork.connectors.parquet_rewinding import Rewinding
 from streamwork.connectors.pieces import gathered
+from streamwork.connectors.sql_commits import Counted
 from streamwork.errors import JobFailed, Refused, WrongUse
 
 E = TypeVar("E", bound=Event)
-LEDGER = "_ledger.json"
+LEDGER = commits.LEDGER
 ROWS_PER_GROUP = 131_072
 MERGE_FILES = 16  # in one folder
 SMALL = 1 << 20  # bytes: smaller files are always merged
@@ -68,16 +74,7 @@ class _Owner(msgspec.Struct, frozen=True):
     sink: str
 
 
-class _Ledger(msgspec.Struct, frozen=True):
-    uid: str
-    sink: str
-    position: Position
-    fence: int
-    manifest_sha256: str
-    last: int = 0  # the highest checkpoint number in the folder; 0: that of the folder
-
-
-class ParquetSink(Located, Sink[E], Generic[E]):
+class ParquetSink(Rewinding, Located, Sink[E], Generic[E]):
     """Adds events to a folder of Parquet files, which it creates; read it as ``FOLDER/epoch=*/*.parquet``.
 
     The folder must be on a file system that renames folders atomically: a disk, not an object store.
@@ -96,7 +93,7 @@ class ParquetSink(Located, Sink[E], Generic[E]):
     def __init__(self, folder: str | Path, *, folder_bytes: int = 128 << 20) -> None:
         self.path = Path(folder)
         self._folder_bytes = folder_bytes
-        self._swaps = False  # True if folders can be exchanged and files linked here
+        self._swaps = False
         self._folders = Folders()
         self._schema: pa.Schema = None
         self._mine: Path | None = None  # the staging folder of this driver
@@ -191,18 +188,26 @@ class ParquetSink(Located, Sink[E], Generic[E]):
         assert position is not None
         with self._failing(), self._turning_away(entry.sink, entry.fence):
             newest = self._newest()
-            last = 0 if newest is None else self._read(newest).last or newest
-            ledger = _Ledger(entry.uid, entry.sink, position, entry.fence, entry.manifest_sha256, last)
+            found = None if newest is None else self._read(newest)
+            last = 0 if found is None else found.last or newest or 0
+            ledger = commits.Ledger(entry.uid, entry.sink, position, entry.fence, entry.manifest_sha256, last)
             if verdict is Verdict.ADOPT:
-                assert newest is not None
+                assert newest is not None and found is not None
                 if row.manifest_sha256 != entry.manifest_sha256:
-                    self._adopt(self._mine, newest, ledger)
+                    more = commits.noted(found.commits, entry.manifest_sha256, found.rows)
+                    self._adopt(self._mine, newest, msgspec.structs.replace(ledger, rows=found.rows, commits=more))
             else:
                 number = max(entry.epoch, last + 1)
-                self._apply(self._mine, number, newest, msgspec.structs.replace(ledger, last=number), staged)
+                self._apply(self._mine, number, newest, found, msgspec.structs.replace(ledger, last=number), staged)
 
     def _apply(
-        self, mine: Path, number: int, newest: int | None, ledger: _Ledger, staged: Iterator[pa.RecordBatch]
+        self,
+        mine: Path,
+        number: int,
+        newest: int | None,
+        found: commits.Ledger | None,
+        ledger: commits.Ledger,
+        staged: Iterator[pa.RecordBatch],
     ) -> None:
         files = [] if newest is None else self._files(newest)
         others = [] if newest is None else self._others(newest)
@@ -215,14 +220,19 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             self._folders.make(made)  # 2
         keep = self._linked(files) if grows else 0
         merged = [path for path, _ in files[keep:]] if grows else []
-        pieces = gathered(chain(_rows_of(merged), staged), ROWS_PER_GROUP)
+        counted = Counted(staged)
+        pieces = gathered(chain(_rows_of(merged), counted), ROWS_PER_GROUP)
         first = next(pieces, None)
         with self._mine_only(mine):
             for path in [*(path for path, _ in files[:keep]), *others] if grows else ():
                 self._folders.link(path, made / path.name)
             if first is not None:
                 self._folders.write_rows(made / f"part-{number}.parquet", self._schema, chain((first,), pieces))
-            self._folders.write(made / LEDGER, msgspec.json.encode(ledger, order="sorted", enc_hook=plain))
+            before = found if grows else None
+            known = before is None or before.rows != commits.UNKNOWN
+            rows = (0 if before is None else before.rows) + counted.rows if known else commits.UNKNOWN
+            more = commits.noted(() if before is None else before.commits, ledger.manifest_sha256, rows)
+            self._write_ledger(made / LEDGER, msgspec.structs.replace(ledger, rows=rows, commits=more))
             self._folders.sync(made)
             if grows:
                 self._folders.exchange(made, target)  # 3
@@ -276,13 +286,16 @@ class ParquetSink(Located, Sink[E], Generic[E]):
             self._folders.remove(one)
             self._folders.remove(other)
 
-    def _adopt(self, mine: Path, newest: int, ledger: _Ledger) -> None:
+    def _adopt(self, mine: Path, newest: int, ledger: commits.Ledger) -> None:
         """Write another manifest into the ledger row of the newest folder, whose rows are already there."""
         made, folder = mine / f"adopt-{secrets.token_hex(4)}.json", self.path / f"epoch={newest}"
         with self._mine_only(mine):
-            self._folders.write(made, msgspec.json.encode(ledger, order="sorted", enc_hook=plain))
+            self._write_ledger(made, ledger)
             self._folders.rename(made, folder / LEDGER)
         self._folders.sync(folder)
+
+    def _write_ledger(self, path: Path, ledger: commits.Ledger) -> None:
+        self._folders.write(path, msgspec.json.encode(ledger, order="sorted", enc_hook=plain))
 
     @contextmanager
     def _mine_only(self, mine: Path) -> Iterator[None]:
@@ -340,14 +353,17 @@ class ParquetSink(Located, Sink[E], Generic[E]):
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
-    def _newest(self) -> int | None:
+    def _numbers(self) -> list[int]:
         found = (_EPOCH.fullmatch(name) for name in self._folders.names(self.path))
-        return max((int(match[1]) for match in found if match), default=None)
+        return [int(match[1]) for match in found if match]
 
-    def _read(self, epoch: int) -> _Ledger:
+    def _newest(self) -> int | None:
+        return max(self._numbers(), default=None)
+
+    def _read(self, epoch: int) -> commits.Ledger:
         path = self.path / f"epoch={epoch}" / LEDGER
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_Ledger, dec_hook=from_plain)
+            return msgspec.json.decode(path.read_bytes(), type=commits.Ledger, dec_hook=from_plain)
         except (FileNotFoundError, msgspec.DecodeError) as error:
             raise Refused(
                 "SW-SINK-LEDGER",

@@ -26,6 +26,9 @@ from streamwork.job import Graph, Job
 from streamwork.world import Clock, RealDisk, RealProcesses
 from streamwork.world.heartbeat import Heartbeat
 
+PLACE = ("path", "address", "table", "prefix", "topic", "_cluster")
+"""The attributes of sinks that name their target."""
+
 
 class Forked(msgspec.Struct, frozen=True):
     """A job that was made of a savepoint."""
@@ -102,7 +105,7 @@ def _check_targets(graph: Graph, origin: Origin, targets: Mapping[str, str], uid
                 f"choose another: --target {node.id}=...; nothing was changed",
             )
         sink.check_target(uid, node.id)
-        place = repr(sorted((k, v) for k, v in vars(sink).items() if k in ("path", "address", "table", "prefix")))
+        place = repr(sorted((k, str(v)) for k, v in vars(sink).items() if k in PLACE))
         if place in places:
             raise Refused(
                 "SW-FORK-SHARED",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -91,6 +92,21 @@ class KafkaSink(Sink[E], Generic[E]):
 
     def __repr__(self) -> str:
         return f"KafkaSink({self._cluster!r}, {self.topic!r})"
+
+    def with_target(self, target: str) -> KafkaSink[E]:
+        """TOPIC, of the same brokers: settings could hold a password, and targets are stored."""
+        moved = copy.copy(self)
+        moved.topic, moved._ledger = target, Ledger(self._cluster, target)
+        moved._forget()
+        return moved
+
+    def used(self) -> str:
+        found = topics.describe(self._cluster, self.topic)
+        if found is None:
+            return ""
+        partitions = [str(number) for number in range(found.partitions)]
+        ends = topics.end_offsets(self._cluster, self.topic, partitions, committed=False)
+        return f"topic {self.topic} has records" if any(ends.values()) else ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Each process opens its own clients."""
