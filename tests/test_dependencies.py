@@ -13,7 +13,11 @@ from pathlib import Path
 
 REPO = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
-IMPORTED_BY_OTHERS = {"pandas"}  # pyspark's Arrow functions import it
+IMPORTED_BY_OTHERS = {
+    "pandas",  # by pyspark's Arrow functions
+    "httptools",  # by uvicorn
+    "uvloop",  # by uvicorn
+}
 INSTALLED_WITH_ANOTHER = {
     "numpy": "pandas",  # pandas requires it, and cannot work without it
     "py4j": "pyspark",

@@ -23,10 +23,10 @@ from streamwork import JobFailed, Refused, WrongUse
 from streamwork.cli.status_text import status_lines
 from streamwork.components.position import plain
 from streamwork.delivery.counts import is_closed
-from streamwork.observe.access import Endpoint, Token, token
 from streamwork.observe.metrics import exposition
 from streamwork.observe.metrics_server import TOKEN, serving
 from streamwork.observe.status import read_status
+from streamwork.serving.access import Endpoint, Token, token
 from streamwork.world import RealClock
 
 ACKNOWLEDGING = {"semantics": "at-least-once", "tracking": "acknowledge", "max_attempts": 5, "retry_after": "1h"}
@@ -227,7 +227,7 @@ def test_it_listens_on_loopback_only(port: int) -> None:
 
 def test_a_port_that_is_taken(port: int) -> None:
     taken = Endpoint("127.0.0.1", port)
-    with pytest.raises(WrongUse, match="SW-METRICS-PORT"), serving(lambda: b"", taken, GIVEN, lambda line: None):
+    with pytest.raises(WrongUse, match="SW-SERVE-PORT"), serving(lambda: b"", taken, GIVEN, lambda line: None):
         """Never."""
 
 
@@ -302,7 +302,7 @@ def test_bound_elsewhere_the_token_decides_under_any_name() -> None:
     "text", ["", "x", "70000", "-1", "1.2.3:90", "::1:9100:", "host.example:9100", "9100:", "\u0661"]
 )
 def test_an_address_that_is_none(text: str) -> None:
-    with pytest.raises(WrongUse, match="SW-METRICS-PORT"):
+    with pytest.raises(WrongUse, match="SW-SERVE-PORT"):
         Endpoint.parse(text)
 
 

@@ -12,10 +12,12 @@ from streamwork.cli.letter_commands import letters_group
 from streamwork.cli.log_commands import log_group
 from streamwork.cli.output import cell, console, print_json, say
 from streamwork.cli.project_commands import demo_group, dev_command, doctor_command, new_command
+from streamwork.cli.query_command import query_command
 from streamwork.cli.rescale_command import rescale_command
 from streamwork.cli.run_command import run_command
 from streamwork.cli.savepoint_commands import savepoint_group
 from streamwork.cli.savepoint_diff import diff_command
+from streamwork.cli.serve_command import serve_command
 from streamwork.cli.state_commands import state_group
 from streamwork.errors import JobFailed, StreamworkError, WrongUse
 from streamwork.world import print_anything
@@ -39,6 +41,8 @@ for command in (
     rescale_command,
     savepoint_group,
     state_group,
+    serve_command,
+    query_command,
     doctor_command,
     demo_group,
 ):

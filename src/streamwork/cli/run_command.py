@@ -18,7 +18,6 @@ from streamwork.cli.run_options import run_options
 from streamwork.epoch import Store
 from streamwork.job import Job, Layout, params
 from streamwork.job.jobfile import load_job
-from streamwork.observe.access import Endpoint, token
 from streamwork.observe.metrics_server import TOKEN, serving
 from streamwork.observe.status import read_status
 from streamwork.run.options import RunOptions
@@ -26,7 +25,11 @@ from streamwork.run.outcome import NOT_STARTED, Outcome
 from streamwork.run.runner import run
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.watcher import Watcher
+from streamwork.serving.access import Endpoint, token
 from streamwork.world import RealClock, RealDisk
+
+PORT = "8700"
+"""Of `--serve`."""
 
 
 @click.command("run")
@@ -38,6 +41,13 @@ from streamwork.world import RealClock, RealDisk
     help="Serve metrics for Prometheus during the run, on 127.0.0.1 unless an ADDRESS is given; port 0: any free port. "
     f"Requests need a bearer token: the one in {TOKEN}, or one made in the root.",
 )
+@click.option(
+    "--serve",
+    metavar="[ADDRESS:]PORT",
+    is_flag=False,
+    flag_value=PORT,
+    help=f"Answer questions about the state during the run, as the command serve does  [without a PORT: {PORT}]",
+)
 @click.option("--explain", is_flag=True, help="Show the layout of the job, and stop.")
 @JSON
 @click.pass_obj
@@ -47,6 +57,7 @@ def run_command(
     jobfile: str,
     root: Path | None,
     metrics: str | None,
+    serve: str | None,
     explain: bool,
     as_json: bool,
     **given: Any,
@@ -73,6 +84,15 @@ def run_command(
         return
 
     def work(watcher: Watcher) -> Outcome:
+        if serve is None:
+            return measured(watcher)
+        from streamwork.cli.serve_command import beside
+
+        options.root.mkdir(parents=True, exist_ok=True)
+        with beside(options.root, options.mode.folder(loaded.job.name), serve, watcher.on_note):
+            return measured(watcher)
+
+    def measured(watcher: Watcher) -> Outcome:
         if metrics is None:
             return run(loaded.job, options, watcher, clock, stop)
         from streamwork.observe.metrics import exposition

@@ -6,7 +6,6 @@ It has one route, and every request must carry the bearer token. It listens on l
 from __future__ import annotations
 
 import contextlib
-import hmac
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,11 +13,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from streamwork.errors import StreamworkError, WrongUse
-from streamwork.observe.access import Endpoint, Token
+from streamwork.serving.access import Endpoint, Token
+from streamwork.serving.guard import Guard
+from streamwork.serving.http import STATUS
 
 ROUTE = "/metrics"
 TOKEN = "STREAMWORK_METRICS_TOKEN"
-"""The environment variable of the token; without it, the root has a token file (`observe.access`)."""
+"""The environment variable of the token; without it, the root has a token file (`serving.access`)."""
 SOCKET_SECONDS = 5.0
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -33,15 +34,16 @@ def serving(
         address_family = socket.AF_INET6 if endpoint.is_ipv6 else socket.AF_INET
 
     class Handler(_Handler):
-        secret = token.secret
         at = endpoint
         answer = staticmethod(text)
+
+    Handler.token = token
 
     try:
         server = Server((endpoint.host, endpoint.port), Handler)
     except OSError as error:
         raise WrongUse(
-            "SW-METRICS-PORT",
+            "SW-SERVE-PORT",
             f"cannot listen on {endpoint.name(endpoint.port)}: {error}",
             "choose another address or port, or port 0 for any that is free",
         ) from error
@@ -62,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     server_version, sys_version = "streamwork", ""
     timeout = SOCKET_SECONDS
-    secret: str
+    token: Token
     at: Endpoint
     answer: Callable[[], bytes]
 
@@ -81,12 +83,14 @@ class _Handler(BaseHTTPRequestHandler):
         The names of a server that is not on loopback are unknown here: only the token is checked.
         """
         assert isinstance(self.server, ThreadingHTTPServer)
-        mine = {self.at.name(self.server.server_port), f"localhost:{self.server.server_port}"}
-        if (self.at.is_loopback and self.headers.get("Host") not in mine) or "Origin" in self.headers:
+        names: frozenset[str] | None = frozenset() if self.at.is_loopback else None
+        guard = Guard(self.token, self.at, self.server.server_port, names)
+        if "Origin" in self.headers:  # there are no pages here
             return HTTPStatus.FORBIDDEN
-        given = self.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self.secret}".encode()):
-            return HTTPStatus.UNAUTHORIZED
+        try:
+            guard.check(self.headers.get("Host"), None, self.headers.get("Authorization"))
+        except WrongUse as refused:
+            return HTTPStatus(STATUS[refused.code])
         return None if self.path.partition("?")[0] == ROUTE else HTTPStatus.NOT_FOUND
 
     def _send(self, status: HTTPStatus, body: bytes) -> None:

@@ -9,6 +9,18 @@ the job's code or writes into its folder.
 
 from streamwork.query.answer import Answer, Answers, Change, Consistency, Count, TableAnswer
 from streamwork.query.local import open  # noqa: A004
+from streamwork.query.remote import connect
 from streamwork.query.state import Component, State
 
-__all__ = ["Answer", "Answers", "Change", "Component", "Consistency", "Count", "State", "TableAnswer", "open"]
+__all__ = [
+    "Answer",
+    "Answers",
+    "Change",
+    "Component",
+    "Consistency",
+    "Count",
+    "State",
+    "TableAnswer",
+    "connect",
+    "open",
+]

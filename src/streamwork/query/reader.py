@@ -66,9 +66,11 @@ class Reader:
         clock: Clock | None = None,
         follow_every: float = FOLLOW_EVERY,
         eager: bool = False,
+        driven: bool = False,
     ) -> None:
         """`types`: component -> the class of its records; without it one is made of the columns. `eager`: a version is only
-        answered from when all of its components have been read, so that no request waits for files.
+        answered from when all of its components have been read, so that no request waits for files. `driven`: the folder is
+        read by calls of `follow` only, not by questions.
         """
         self.folder = folder
         self._following = Following.of(folder, types or {})
@@ -79,6 +81,7 @@ class Reader:
         self._files = Files(RealDisk(), folder, Cache(cache or default_folder(), identity.uid))
         self.follow_every = follow_every
         self._eager = eager
+        self._driven = driven
         self._lock = threading.RLock()
         self._looked = float("-inf")
         self._current: dict[Consistency, Current] = {}
@@ -159,6 +162,10 @@ class Reader:
 
     def refresh(self) -> bool:
         """Look for newer manifests, if the last look is some time ago. True if there is something new."""
+        return False if self._driven else self.follow()
+
+    def follow(self) -> bool:
+        """As `refresh`, also where questions do not."""
         if self.clock.monotonic() - self._looked < self.follow_every:
             return False
         with self._lock:

@@ -59,6 +59,19 @@ class Shape:
         return self.key != (INSTANCE,)
 
     @cached_property
+    def key_is_text(self) -> bool:
+        """True if the key is one text."""
+        return len(self.key) == 1 and pa.types.is_string(self.schema.field(self.key[0]).type)
+
+    @cached_property
+    def floats(self) -> tuple[str, ...] | None:
+        """The fields of a record that are floats; None if there are floats deeper down."""
+        fields = [field for field in self.schema if field.name not in self.key]
+        names = tuple(field.name for field in fields if pa.types.is_floating(field.type))
+        deep = any("double" in str(field.type) for field in fields if field.name not in names)
+        return None if deep else names
+
+    @cached_property
     def record(self) -> type[Record]:
         """The class of its records: the given one, or one that is made of the columns."""
         if self.given is not None:

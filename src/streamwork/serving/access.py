@@ -83,7 +83,7 @@ class Endpoint:
                 raise ValueError
         except ValueError:
             raise WrongUse(
-                "SW-METRICS-PORT",
+                "SW-SERVE-PORT",
                 f"{text!r} is not an address to listen on",
                 "give PORT (on 127.0.0.1) or ADDRESS:PORT, such as 9100, 0.0.0.0:9100 or [::]:9100",
             ) from None

@@ -1,0 +1,109 @@
+"""``streamwork serve``: answers questions about the state of jobs over HTTP, and `run --serve`, which starts it beside a run."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from streamwork.cli.job_arguments import find
+from streamwork.cli.output import JSON, print_json, say
+from streamwork.errors import WrongUse
+from streamwork.query.connection import TOKEN
+from streamwork.serving.access import Endpoint, token
+
+PORT = "8700"
+STOP_SECONDS = 10.0
+
+
+@click.command("serve")
+@click.argument("job", metavar="JOBFILE[:NAME] | JOB | ROOT")
+@click.option("--root", type=click.Path(path_type=Path), help="The root; JOB is then the job's name.")
+@click.option(
+    "--listen",
+    metavar="[ADDRESS:]PORT",
+    default=PORT,
+    show_default=True,
+    help=f"Where to listen, on 127.0.0.1 unless an ADDRESS is given; port 0: any free port. Requests need a bearer token: the one "
+    f"in {TOKEN}, or one made in the root.",
+)
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A further name of this server in requests, such as that of a proxy. May be repeated.",
+)
+@click.option(
+    "--cache", type=click.Path(path_type=Path), help="The folder for mapped snapshots  [default: the user's cache]"
+)
+@JSON
+def serve_command(
+    job: str, root: Path | None, listen: str, names: tuple[str, ...], cache: Path | None, as_json: bool
+) -> None:
+    """Answer questions about the state of a job, or of all jobs of a root, over HTTP until Ctrl-C. It only reads files."""
+    from streamwork.query.server.followed import Jobs  # what the server needs is imported by it only
+    from streamwork.query.server.routes import Questions
+    from streamwork.serving.limits import Limits
+    from streamwork.serving.server import Listening
+
+    where, only = _what(job, root)
+    endpoint, secret = Endpoint.parse(listen), token(where, TOKEN)
+    jobs = Jobs(where, only, cache)
+    try:
+        questions = Questions(jobs, Limits(), lambda problem: say(problem, err=True))
+        listening = Listening(questions.application, endpoint, secret, frozenset(name.lower() for name in names))
+
+        def ready() -> None:
+            if as_json:
+                print_json({"url": listening.url, "jobs": jobs.names(), "root": str(where), "token": secret.where})
+            else:
+                asked = only or f"all jobs of {where}"
+                say(f"serving {asked} at {listening.url}, bearer token in {secret.where}")
+            sys.stdout.flush()
+
+        with contextlib.suppress(KeyboardInterrupt):
+            listening.run(ready)
+    finally:
+        jobs.close()
+
+
+def _what(job: str, root: Path | None) -> tuple[Path, str | None]:
+    """(root, the only job to serve)"""
+    if root is None and Path(job).is_dir():
+        return Path(job).absolute(), None
+    if root is None and not Path(job.partition(":")[0]).is_file():
+        raise WrongUse(
+            "SW-QUERY-JOB", f"{job!r} is neither a job file nor a root", "give a JOBFILE, a ROOT, or --root ROOT JOB"
+        )
+    return find(job, root)
+
+
+@contextlib.contextmanager
+def beside(root: Path, job: str, listen: str, note: Callable[[str], None]) -> Iterator[None]:
+    """A server in a process of its own until the block ends, so that it takes nothing from the driver's process."""
+    Endpoint.parse(listen)
+    command = [sys.executable, "-m", "streamwork", "serve", "--root", str(root), job, "--listen", listen]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        thread = threading.Thread(target=_noted, args=(process.stdout, note), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            thread.join()
+
+
+def _noted(lines: Iterator[str], note: Callable[[str], None]) -> None:
+    for line in lines:
+        note(line.rstrip("\n"))
