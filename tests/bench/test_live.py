@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import call
 from streamwork.bench import live
 from streamwork.bench.live import Sizes, Wrong, highest, within
 from streamwork.bench.live_system import Load, System, Victim
@@ -41,7 +43,8 @@ def test_the_highest_rate_is_the_last_before_the_first_miss() -> None:
 
 def report(decided: int = 100, recall: float | None = 0.9, precision: float | None = 0.9, planted: int = 5) -> Any:
     quality = {"planted": planted, "recall": recall, "precision": precision}
-    return {"latency": {"transactions": 100}, "decided": decided, "quality": {"all": quality}}
+    latency = {"transactions": 100}
+    return {"latency": latency, "decided": decided, "quality": {"all": quality}, "missing_scores": {"count": 7}}
 
 
 def test_wrong_decisions_are_no_result() -> None:
@@ -51,6 +54,25 @@ def test_wrong_decisions_are_no_result() -> None:
             live._checked(wrong)
     with pytest.raises(Wrong, match="too short"):
         live._checked(report(planted=0, recall=None))
+    with pytest.raises(Wrong, match="7 scores came too late"):
+        live._checked(report(recall=0.6))
+    assert live._checked(report(recall=0.6), live.QUICK.least_recall)
+
+
+def test_a_wrong_result_is_an_error_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(**_: Any) -> None:
+        raise Wrong("99 of 100 transactions were decided")
+
+    monkeypatch.setattr(live, "run", wrong)
+    code, out, _ = call("bench", "live", "--quick", "--json")
+    assert code == 1 and json.loads(out)["error"]["code"] == "SW-BENCH-WRONG" and "99 of 100" in out
+
+    def failed(**_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(live, "run", failed)
+    code, out, errors = call("bench", "live", "--quick")
+    assert (code, out) == (1, "") and "a check of the results has failed: raise AssertionError" in errors
 
 
 @pytest.mark.slow

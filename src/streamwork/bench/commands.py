@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import click
@@ -12,10 +13,26 @@ from streamwork.bench.results import SAVE, save_if_asked
 from streamwork.bench.tables import show
 from streamwork.bench.ysb import VARIANTS as YSB_VARIANTS
 from streamwork.cli.output import JSON, print_json, say
+from streamwork.errors import JobFailed
 from streamwork.run.mode import Mode
 
 
-@click.group("bench")
+class Benchmarks(click.Group):
+    """A wrong result ends a benchmark with an error, and no figure is printed."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except AssertionError as wrong:
+            checked = traceback.extract_tb(wrong.__traceback__)[-1].line
+            raise JobFailed(
+                "SW-BENCH-WRONG",
+                f"a check of the results has failed: {str(wrong) or checked}",
+                "run it again on a machine that does nothing else; if it fails there, too, report it",
+            ) from wrong
+
+
+@click.group("bench", cls=Benchmarks)
 def bench_group() -> None:
     """Measure: each benchmark checks its outputs before it prints a speed."""
 

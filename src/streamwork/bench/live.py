@@ -22,7 +22,7 @@ import msgspec
 from streamwork.bench.live_system import Load, System, Victim
 
 LIMIT_MS = 20.0
-LEAST_RECALL, LEAST_PRECISION = 0.75, 0.75
+LEAST_PRECISION = 0.75
 WARM = Load(rate=50.0, seconds=2.0)
 """Starts Spark and its workers, so that nothing else counts their start."""
 PERCENTILES = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
@@ -47,6 +47,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     microbatch_rates: tuple[float, ...] = (1000.0, 2000.0, 4000.0, 8000.0, 16000.0)
     microbatch_seconds: float = 15.0
     checkpoint_every: str = "1s"
+    least_recall: float = 0.75
 
 
 FULL = Sizes()
@@ -61,6 +62,7 @@ QUICK = Sizes(
     http_seconds=5.0,
     connections=8,
     microbatch_rates=(),
+    least_recall=0.5,  # few are planted, and a busy machine costs scores
 )
 
 
@@ -71,11 +73,11 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda lin
         with System(place / "direct", sizes.mode, sizes.checkpoint_every) as system:
             system.send(WARM)
             note(f"direct calls, {sizes.rate:,.0f} per second for {sizes.seconds:g} s")
-            direct = _row(_checked(system.send(Load(rate=sizes.rate, seconds=sizes.seconds))))
+            direct = _row(_checked(system.send(Load(rate=sizes.rate, seconds=sizes.seconds)), sizes.least_recall))
             note(_shown(direct))
             note(f"HTTP, {sizes.http_rate:,.0f} per second")
             load = Load(rate=sizes.http_rate, seconds=sizes.http_seconds, connections=sizes.connections)
-            http = _row(_checked(system.send(load)))
+            http = _row(_checked(system.send(load), sizes.least_recall))
             note(_shown(http))
             rising = {"live": _rise(system, direct, sizes.rising, sizes.rising_seconds, note)}
         killed = {victim: _kill(place / f"killed-{victim}", Victim(victim), sizes, note) for victim in sizes.victims}
@@ -150,7 +152,7 @@ def highest(rows: Sequence[Mapping[str, Any]]) -> float:
     return best
 
 
-def _checked(found: dict[str, Any]) -> dict[str, Any]:
+def _checked(found: dict[str, Any], least_recall: float = FULL.least_recall) -> dict[str, Any]:
     """The report of the sender, if its decisions are right."""
     transactions = found["latency"]["transactions"]
     if found["decided"] != transactions:
@@ -158,8 +160,11 @@ def _checked(found: dict[str, Any]) -> dict[str, Any]:
     quality = found["quality"]["all"]
     if not quality["planted"]:
         raise Wrong("no fraud was planted: the run is too short")
-    if quality["recall"] < LEAST_RECALL or quality["precision"] is None or quality["precision"] < LEAST_PRECISION:
-        raise Wrong(f"recall {quality['recall']}, precision {quality['precision']}")
+    if quality["recall"] < least_recall or quality["precision"] is None or quality["precision"] < LEAST_PRECISION:
+        raise Wrong(
+            f"recall {quality['recall']} (at least {least_recall:g}), precision {quality['precision']} (at least "
+            f"{LEAST_PRECISION:g}); {sum(found['missing_scores'].values())} scores came too late"
+        )
     return found
 
 
