@@ -163,7 +163,8 @@ class World:
         self.places = Places(self.disk, root, self.job.name, self.graph)
         self.rows = {node.id: row_format(self.graph, node, GROUPS) for node in self.graph.stateful}
         self.states: dict[str, dict[int, Any]] = {name: {} for name in self.rows}
-        self.chains: dict[str, dict[str, Any]] = {name: {} for name in self.rows}
+        instances = [str(number) for number in range(parallelism)]
+        self.chains: dict[str, dict[str, Any]] = {name: dict.fromkeys(instances, ()) for name in self.rows}
         self.parallelism = parallelism
         self.epoch = 0
         self._wanted: dict[int, dict[str, dict[Any, Any]]] = {0: {name: {} for name in self.rows}}

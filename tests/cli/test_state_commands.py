@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ def python_of_the_page() -> str:
     return str(block)
 
 
-def commands_of_the_page(heading: str) -> list[list[str]]:
-    """Those of the first `sh` block below a heading."""
-    block = PAGE.split(f"## {heading}\n")[1].split("```sh\n")[1].split("```")[0]
+def commands_of_the_page(heading: str, number: int = 1) -> list[list[str]]:
+    """Those of a `sh` block below a heading."""
+    block = PAGE.split(f"## {heading}\n")[1].split("```sh\n")[number].split("```")[0]
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 
 
@@ -109,3 +110,25 @@ def test_savepoints_are_compared_by_name_also_without_a_job_file(folder: Path) -
     answer = json.loads(out)
     assert [row["key"]["card"] for row in answer["state"]] == ["c1", "c2"]
     assert answer["at"]["savepoint"] == "one"
+
+
+def test_the_commands_that_change_state(folder: Path, tmp_path: Path) -> None:
+    """Those of the page, in the order of the page."""
+    here, new = tmp_path / "here", tmp_path / "new"
+    shutil.copytree(folder, here)
+    said = []
+    for command in commands_of_the_page("Changing state"):
+        code, out, errors = call_in(here, *command)
+        assert (code, errors) == (0, ""), (command, out, errors)
+        said.append(out)
+    _, dry, made, _, restored, compared, ran = said
+    assert "~   c2    total   7        0" in dry and "nothing was written: --dry-run" in dry
+    assert "savepoint refund of savepoint before" in made and "~   c2    total   7        0" in restored
+    assert "the states are the same" in compared and "begins with savepoint refund" in ran
+    new.mkdir()
+    for file in ("payments.py", "cards.parquet"):
+        shutil.copy(here / file, new)
+    for command in commands_of_the_page("Changing state", 2):
+        code, out, errors = call_in(new, *command)
+        assert (code, errors) == (0, ""), (command, out, errors)
+    assert [line.split() for line in out.splitlines()[3:5]] == [["c1", "4", "12"], ["c2", "2", "7"]]

@@ -19,6 +19,7 @@ from streamwork.cli.savepoint_commands import savepoint_group
 from streamwork.cli.savepoint_diff import diff_command
 from streamwork.cli.serve_command import serve_command
 from streamwork.cli.state_commands import state_group
+from streamwork.cli.state_edit_commands import edit_command, import_command
 from streamwork.errors import JobFailed, StreamworkError, WrongUse
 from streamwork.world import print_anything
 
@@ -48,6 +49,8 @@ for command in (
 ):
     cli.add_command(command)
 savepoint_group.add_command(diff_command)
+state_group.add_command(edit_command)
+state_group.add_command(import_command)
 
 
 def main(arguments: list[str] | None = None) -> None:

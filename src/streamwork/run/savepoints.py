@@ -60,7 +60,7 @@ def create_savepoint(
     job: Job, store: Store, name: str, note: str, timeout: float, clock: Clock, tell: Note = lambda line: None
 ) -> SavepointMade:
     """Returns when the savepoint is complete. A living job goes on meanwhile."""
-    began, by, folder = clock.monotonic(), _me(), store.folder / FOLDER / name
+    began, by, folder = clock.monotonic(), me(), store.folder / FOLDER / name
     check_new(store, name)
     was_running = _ask(store, name, note, by, timeout, clock)
     if not was_running:
@@ -87,7 +87,8 @@ def check_new(store: Store, name: str) -> None:
     check_free(store.disk, store.folder / FOLDER / name)
 
 
-def _me() -> str:
+def me() -> str:
+    """Who runs this process, as a savepoint names it: USER@MACHINE."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container may have no name for its user

@@ -8,7 +8,7 @@ DuckDB, Polars, pandas and Spark read it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from enum import Enum
 from typing import Any
@@ -21,7 +21,7 @@ from streamwork.components import Event, Key, Record, Timer, TimerClock
 from streamwork.components.batches import halving, take
 from streamwork.components.columns import culprit, misfit_error, to_structs
 from streamwork.components.defaults import Conform, defaults_of
-from streamwork.components.field_types import Misfit, Oversized, array_of, show
+from streamwork.components.field_types import FieldType, Misfit, Oversized, array_of, show
 from streamwork.components.hashing import hash_columns
 from streamwork.components.schema import arrow_schema, build_column, fields_of
 from streamwork.errors import JobFailed
@@ -278,6 +278,17 @@ class RowFormat:
         """The key values of the rows, as operators see them; with a sub-key, tuples of the fields of both."""
         columns = [field.restore(table.column(name).to_pylist()) for name, field in self._identity.items()]
         return list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    @property
+    def fields(self) -> Mapping[str, FieldType]:
+        """The types of the columns of key, sub-key and record, by name."""
+        return {**self._identity, **fields_of(self.record)}
+
+    def groups(self, batch: pa.RecordBatch) -> pa.Array:
+        """The key group of each row; of instance state null."""
+        if self._key is None:
+            return pa.nulls(batch.num_rows, pa.int32())
+        return pa.array(self._groups_of([batch.column(name) for name in self._key_types]), pa.int32())
 
     @property
     def key_names(self) -> list[str]:

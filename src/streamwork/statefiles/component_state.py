@@ -150,6 +150,14 @@ class ComponentState:
         return bool(pc.any(pc.greater(pc.fill_null(counts, 0), 0)).as_py())
 
     @property
+    def is_current(self) -> bool:
+        """True if the job file would write every file with the columns that it has."""
+        chains = self.point.chains.get(self.shape.component, {}).values()
+        return self.rows is not None and all(
+            self.rows.is_current(self.point.files.schema(ref)) for chain in chains for ref in chain
+        )
+
+    @property
     def bytes(self) -> int:
         chains = self.point.chains.get(self.shape.component, {})
         return sum(ref.bytes for chain in chains.values() for ref in chain)

@@ -191,13 +191,18 @@ def diff_component(before: StatePoint, after: StatePoint, component: str, limit:
     rows = rows_of(old, new)
     if rows is None:
         return ComponentDiff(component, Status.REKEYED, len(old), len(new), len(new), len(old), schema=schema)
+    return compared(component, rows, limit, schema)
+
+
+def compared(component: str, rows: RowDiff, limit: int | None, schema: tuple[str, ...] = ()) -> ComponentDiff:
+    """The differences of a component's rows. `schema` says what is different about its columns."""
     counts = {"added": rows.added.num_rows, "gone": rows.gone.num_rows, "changed": rows.changed, "same": rows.same}
     differs = schema or counts["added"] or counts["gone"] or counts["changed"]
     return ComponentDiff(
         component,
         Status.CHANGED if differs else Status.SAME,
-        len(old),
-        len(new),
+        rows.before.num_rows,
+        rows.after.num_rows,
         **counts,
         fields=rows.fields,
         schema=schema,

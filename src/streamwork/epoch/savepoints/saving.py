@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from msgspec import UNSET
+
 from streamwork.components import Position, ReadProgress, Sink
 from streamwork.delivery import Inbox
 from streamwork.delivery.inbox import INBOX_FILE, taken_key
@@ -106,8 +108,10 @@ class Saver:
                 node.component.keep(ReadProgress(begun.consumer, consumer_title(begun), node.id, at, at))
         return writer
 
-    def write(self, writer: SavepointWriter, captured: Captured) -> SavepointRecord:
-        """3, 4."""
+    def write(
+        self, writer: SavepointWriter, captured: Captured, instead: StateChains | None = None, origin: str = ""
+    ) -> SavepointRecord:
+        """3, 4. `instead` has the files of components whose state was written already, and `origin` says how it was made."""
         manifest, identity, graph, begun = captured.manifest, captured.identity, self._graph, writer.begun
         record = GraphRecord.of(graph)
         others = [
@@ -140,7 +144,7 @@ class Saver:
                 beyond=captured.beyond,
                 parallelism={node.id: node.parallelism for node in graph.nodes},
                 ledgers=dict.fromkeys(ledgered, expected) if graph.promise.exactly_once else {},
-                state=self._state(writer, captured),
+                state=self._state(writer, captured, instead or {}),
                 waiting=tuple(writer.copy(folder, ref, INBOX_FILE) for ref in manifest.failed),
                 letters={
                     component: {by: writer.copy(folder, ref, STAGED_LETTERS) for by, ref in staged.items()}
@@ -150,16 +154,18 @@ class Saver:
                 others=tuple(others),
                 consumer=begun.consumer,
                 params=record.params,
+                origin=origin or UNSET,
             )
         )
 
-    def _state(self, writer: SavepointWriter, captured: Captured) -> StateChains:
-        return {
+    def _state(self, writer: SavepointWriter, captured: Captured, instead: StateChains) -> StateChains:
+        return instead | {
             component: {
                 instance: self._chain(writer, captured.identity.groups, component, chain)
                 for instance, chain in instances.items()
             }
             for component, instances in captured.components.items()
+            if component not in instead
         }
 
     def _chain(self, writer: SavepointWriter, groups: int, component: str, chain: FileChain) -> tuple[FileRef, ...]:
