@@ -14,7 +14,7 @@ from streamwork import WrongUse
 from streamwork.__main__ import cli
 from streamwork.bench.contest import Wrong
 from streamwork.bench.plot import Plot, plot
-from streamwork.bench.ysb import baseline, state
+from streamwork.bench.ysb import baseline, generator, state
 from streamwork.bench.ysb.ad_json import AdJson
 from streamwork.bench.ysb.arrivals import Row
 from streamwork.bench.ysb.events import BEGIN, AdView, Stream
@@ -120,3 +120,9 @@ def test_a_small_run_of_the_baseline(tmp_path: Path, kafka: KafkaServer, redis_s
     found = baseline.run(kafka.address, redis_server.url, tmp_path, baseline.QUICK)
     assert found["state_vs_baseline"] > 0 and set(found["systems"]) == {"baseline", "state"}
     assert isinstance(plot("ysb-baseline", found), Plot) and not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_small_run_of_the_generator(kafka: KafkaServer) -> None:
+    found = generator.run(kafka.address, generator.QUICK)
+    assert found["events_per_s"] > 0 and 180 < found["settings"]["bytes_per_event"] < 250

@@ -28,21 +28,22 @@ flink = TableEnvironment.create(
 flink.execute_sql(f"""
     CREATE TABLE ads (
         ad_id STRING, event_type STRING, event_time STRING,
-        at AS TO_TIMESTAMP_LTZ(CAST(event_time AS BIGINT), 3), WATERMARK FOR at AS at
+        happened AS TO_TIMESTAMP_LTZ(CAST(event_time AS BIGINT), 3), WATERMARK FOR happened AS happened
     ) WITH (
         'connector' = 'kafka', 'topic' = '{topic}', 'properties.bootstrap.servers' = '{servers}',
         'scan.startup.mode' = 'earliest-offset', 'format' = 'json'
     )""")
 flink.execute_sql(f"""
-    CREATE TABLE results (campaign BIGINT, window_start BIGINT, views BIGINT) WITH (
+    CREATE TABLE results (campaign BIGINT, window_start STRING, `views` BIGINT) WITH (
         'connector' = 'kafka', 'topic' = '{output}', 'properties.bootstrap.servers' = '{servers}', 'format' = 'json',
         'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{output}',
         'properties.transaction.timeout.ms' = '600000'
     )""")
+flink.execute_sql("""
+    CREATE TEMPORARY VIEW viewed AS
+    SELECT CAST(ad_id AS BIGINT) / 10 AS campaign, happened FROM ads WHERE event_type = 'view'""")
 flink.execute_sql(f"""
     INSERT INTO results
-    SELECT campaign, 1000 * UNIX_TIMESTAMP(CAST(window_start AS STRING)) + EXTRACT(MILLISECOND FROM window_start), COUNT(*)
-    FROM TUMBLE(
-        TABLE (SELECT CAST(ad_id AS BIGINT) / 10 AS campaign, at FROM ads WHERE event_type = 'view'),
-        DESCRIPTOR(at), INTERVAL '{int(window) / 1000}' SECOND(3))
+    SELECT campaign, REPLACE(DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm:ss.SSS'), ' ', 'T') || 'Z', COUNT(*)
+    FROM TUMBLE(TABLE viewed, DESCRIPTOR(happened), INTERVAL '{int(window) / 1000}' SECOND(3))
     GROUP BY campaign, window_start, window_end""").wait()

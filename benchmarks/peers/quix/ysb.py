@@ -22,7 +22,8 @@ views = app.dataframe(ads).filter(lambda ad: ad["event_type"] == "view").apply(l
 counts = views.group_by(lambda campaign: str(campaign), name="campaign", key_deserializer="str")
 windows = counts.tumbling_window(int(window)).count().current()
 found = windows.apply(
-    lambda one, key, *_: {"campaign": int(key), "window_start": one["start"], "views": one["value"]}, metadata=True
+    lambda one, key, *_: {"campaign": int(key.strip('"')), "window_start": one["start"], "views": one["value"]},
+    metadata=True,
 )
 found.to_topic(app.topic(output, value_serializer="json"))
 app.run()

@@ -189,8 +189,10 @@ def bench_ysb_command(variant: str, kafka: str | None, redis: str | None, quick:
     \b
     baseline   from Kafka, no state in the engine: campaigns and counts are in Redis
     state      from Kafka, with the state in the engine, exactly-once, compared with peers
+    generator  how many events a second are made and taken by the broker
     inside     the generator is a source of the job
     log        from the embedded log
+    million    a million campaigns: results written to Redis, against a direct query of the state
     """
     from streamwork.bench.ysb.variants import run
 

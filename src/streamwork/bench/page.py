@@ -128,6 +128,21 @@ SECTIONS = {
         "fields. The job reads three of them.",
         MODES,
     ),
+    "ysb-generator": Section(
+        "Yahoo streaming benchmark: the generator",
+        "How many events a second two processes make, as seven-field JSON, and the broker acknowledges. Nothing reads them. "
+        "Topics are filled before other variants read them, so this is no limit of theirs.",
+    ),
+    "ysb-million": Section(
+        "Yahoo streaming benchmark: a million campaigns",
+        "Each event names its campaign; the views of a million campaigns are counted in windows of 60 minutes. The results are "
+        "written to Redis at each checkpoint, or read from the job's state directly. Both sides serve 500 reads a second, of "
+        "random campaigns, that are to be at most 2 s old. All counts are compared with a recomputation.",
+        {
+            "direct": "the state answers: a query of the job's files, without an output database",
+            "redis": "`RedisSink`: one hash per campaign, exactly-once",
+        },
+    ),
     "state-size": Section(
         "Size of the state",
         "The duration of an epoch with the same number of changed keys, in a small state and in a large one, in turn, "
@@ -201,8 +216,10 @@ COMMANDS = {
     "recovery-standby": "recovery --standby",
     "ysb-baseline": "ysb --variant baseline --kafka {kafka} --redis {redis}",
     "ysb-state": "ysb --variant state --kafka {kafka}",
+    "ysb-generator": "ysb --variant generator --kafka {kafka}",
     "ysb-inside": "ysb --variant inside",
     "ysb-log": "ysb --variant log",
+    "ysb-million": "ysb --variant million --redis {redis}",
 }
 """Benchmarks that are an option of another one."""
 

@@ -57,7 +57,7 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | Chart | None:
         case "ysb-inside" | "ysb-log":
             unit = "events per second"
             groups = [Group("", _column(numbers["modes"], "events_per_s"))]
-        case "ysb-state" | "ysb-baseline":
+        case "ysb-state" | "ysb-baseline" | "ysb-million":
             unit = "events per second"
             groups = [Group("", _column(numbers["systems"], "events_per_s"))]
         case "semantics":

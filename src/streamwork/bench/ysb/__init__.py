@@ -3,16 +3,16 @@
 events, oracle      the events, as columns and as JSON, each a function of its partition and offset; the counts that they give
 query               the query, for all jobs; `ad_json` is the events' format in Kafka
 source, jobfile     the generator as a source, and the job of the variants `inside` and `log`
-state_job           the job of the variant `state`; `baseline_job` that of `baseline`
+state_job           the job of the variant `state`; `baseline_job` that of `baseline`, `million_job` that of `million`
 running, program    a job, or a peer, in processes of its own
 topics, arrivals    events sent to a topic, and when results could be read from one
 systems             the systems of the variant `state`
-throughput, state, baseline     the variants; `variants` starts one by its name
+throughput          the variants `inside` and `log`; the others are in modules of their own names; `variants` starts one by its name
 """
 
 from pathlib import Path
 
-VARIANTS = ("baseline", "state", "inside", "log")
+VARIANTS = ("baseline", "state", "generator", "inside", "log", "million")
 
 
 def jobfile_path() -> Path:

@@ -36,8 +36,11 @@ class Progress(NamedTuple):
 class RunningJob:
     """`streamwork run` with these parameters. Its folder holds the root, and what it prints in `job.txt`."""
 
-    def __init__(self, folder: Path, job: str, source: str, mode: str, params: Mapping[str, object]) -> None:
+    def __init__(
+        self, folder: Path, job: str, source: str, mode: str, params: Mapping[str, object], jobfile: Path | None = None
+    ) -> None:
         self._folder, self._source = folder, source
+        self._jobfile = jobfile or jobfile_path()
         folder.mkdir(parents=True, exist_ok=True)
         self._store = Store(RealDisk(), folder / "root", job)
         options = [part for name, value in params.items() for part in ("--param", f"{name}={value}")]
@@ -46,7 +49,7 @@ class RunningJob:
             "-m",
             "streamwork",
             "run",
-            str(jobfile_path()),
+            str(self._jobfile),
             "--mode",
             mode,
             "--no-restart",
@@ -80,6 +83,16 @@ class RunningJob:
         if self.process.wait(STOP_SECONDS):
             raise self.failed(f"it ended with exit code {self.process.returncode}")
 
+    @property
+    def root(self) -> Path:
+        """The job's folder."""
+        return self._store.folder
+
+    def age(self) -> float | None:
+        """Seconds since the newest completed checkpoint was written; None if there is none."""
+        newest = max(self._store.completed(), default=None)
+        return None if newest is None else time.time() - self._store.written_at(newest)
+
     def _newest(self) -> Progress | None:
         """The newest checkpoint, if it was not seen before."""
         newest = max((epoch for epoch in self._store.completed() if epoch > self._epoch), default=None)
@@ -111,7 +124,7 @@ class RunningJob:
         return JobFailed(
             "SW-BENCH-FAILED",
             f"the job of the benchmark: {why}; it printed: {' | '.join(said)}",
-            f"run it yourself: streamwork run {jobfile_path()}",
+            f"run it yourself: streamwork run {self._jobfile}",
         )
 
     def kill(self) -> None:

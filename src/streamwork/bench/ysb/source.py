@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from streamwork.bench.ysb.events import Ad, Stream
+from streamwork.bench.ysb.events import Ad, CampaignAd, Stream
 from streamwork.components import OffsetSource, Slice
 
 
-class Ads(OffsetSource[Ad]):
-    """The events of a stream, `events` of them in all, as columns with seven fields."""
+class Generator(OffsetSource[Any]):
+    """The events of a stream, `events` of them in all."""
 
-    event = Ad
     unit = "events"
 
     def __init__(self, stream: Stream, events: int, per_checkpoint: int) -> None:
@@ -25,6 +25,22 @@ class Ads(OffsetSource[Ad]):
     def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
         return {partition: min(start + limit, self._end) for partition, start in starts.items()}
 
+
+class Ads(Generator):
+    """As columns with seven fields."""
+
+    event = Ad
+
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         for offset, batch in self._stream.batches(int(partition), start, end):
             yield Slice(batch, offset)
+
+
+class CampaignAds(Generator):
+    """As columns; each event names its campaign."""
+
+    event = CampaignAd
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        for offset, rows in self._stream.pieces(int(partition), start, end):
+            yield Slice(rows.with_campaigns(), offset)

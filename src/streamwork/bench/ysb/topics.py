@@ -74,6 +74,17 @@ def delete(servers: str, *topics: str) -> None:
         one.exception(PATIENCE)
 
 
+def ends(servers: str, topic: str) -> dict[int, int]:
+    """The offset after the last record of each partition."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    known = admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+    found = admin.list_offsets({TopicPartition(topic, number): OffsetSpec.latest() for number in known})
+    return {place.partition: answer.result(PATIENCE).offset for place, answer in found.items()}
+
+
 class Senders:
     """One process for each partition. `end` is the number of events in all."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamwork.bench.contest import Note
-from streamwork.bench.ysb import baseline, state, throughput
+from streamwork.bench.ysb import baseline, generator, million, state, throughput
 from streamwork.errors import WrongUse
 
 
@@ -16,8 +16,14 @@ def run(variant: str, kafka: str | None, redis: str | None, quick: bool, note: N
             servers, url = _needed("kafka", kafka, variant), _needed("redis", redis, variant)
             return baseline.run(servers, url, sizes=baseline.QUICK if quick else baseline.FULL, note=note)
         case "state":
-            sizes = state.QUICK if quick else state.FULL
-            return state.run(_needed("kafka", kafka, variant), sizes=sizes, note=note)
+            servers = _needed("kafka", kafka, variant)
+            return state.run(servers, sizes=state.QUICK if quick else state.FULL, note=note)
+        case "generator":
+            servers = _needed("kafka", kafka, variant)
+            return generator.run(servers, sizes=generator.QUICK if quick else generator.FULL, note=note)
+        case "million":
+            url = _needed("redis", redis, variant)
+            return million.run(url, sizes=million.QUICK if quick else million.FULL, note=note)
         case _:
             return throughput.run(variant, sizes=throughput.QUICK if quick else throughput.FULL, note=note)
 
