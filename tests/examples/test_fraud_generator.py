@@ -116,7 +116,9 @@ def test_a_missing_decision_does_not_improve_a_percentile() -> None:
 
 def test_the_longest_gap() -> None:
     assert longest_gap([0.1, 0.1, None, None, 0.1, 0.1], rate=1.0) == 3000
-    assert longest_gap([None, 0.1], rate=1.0) is None
+    assert longest_gap([None, 0.1], rate=1.0) == 1100, "from the first transaction"
+    assert longest_gap([0.1, None, None, None], rate=1.0) == 2900, "to the last one, if no decision came again"
+    assert longest_gap([None] * 6, rate=2.0) == 2500 and longest_gap([], rate=1.0) is None
 
 
 def test_missing_scores_are_counted_by_analyser() -> None:

@@ -33,9 +33,14 @@ def latencies(seconds: Sequence[float | None], within: float = ANSWER_WITHIN) ->
 
 
 def longest_gap(seconds: Sequence[float | None], rate: float) -> float | None:
-    """The longest time without a decision, in milliseconds; None if there are not two. The n-th transaction was due at n / rate."""
+    """The longest time without a decision, in milliseconds, from the first transaction to the last one: that decisions never come
+    again is not hidden. None without transactions. The n-th transaction was due at n / rate.
+    """
+    if not seconds:
+        return None
     times = sorted(number / rate + one for number, one in enumerate(seconds) if one is not None)
-    return _ms(max((after - before for before, after in pairwise(times)), default=math.inf))
+    end = max([(len(seconds) - 1) / rate, *times[-1:]])
+    return _ms(max(after - before for before, after in pairwise([0.0, *times, end])))
 
 
 def _ms(seconds: float) -> float | None:
