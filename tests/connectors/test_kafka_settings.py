@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sample import Payment, Seen
-from streamwork import AvroFormat, Event, JobFailed, KafkaSink, KafkaSource, WrongUse
+from streamwork import AvroFormat, Event, Job, JobFailed, KafkaSink, KafkaSource, WrongUse
 from streamwork.connectors.address import SecretsFile
 from streamwork.connectors.kafka import cluster, topics
 from streamwork.connectors.kafka.cluster import Cluster
@@ -84,6 +84,14 @@ def test_a_field_that_cannot_be_filled_is_refused(options: dict[str, str]) -> No
 def test_a_sink_that_cannot_write_its_events_is_refused(options: dict[str, str], code: str) -> None:
     with pytest.raises(WrongUse, match=code):
         KafkaSink("broker:9092", "t", **options).check(Seen)
+
+
+def test_previews_are_refused() -> None:
+    job = Job("kafka")
+    payments = job.source(KafkaSource("broker:9092", "t", Payment), id="in")
+    payments.sink(KafkaSink("broker:9092", "u"), id="out", isolation="read-uncommitted")
+    with pytest.raises(WrongUse, match=r"sink 'out' \(KafkaSink\) .* cannot show previews"):
+        job.graph()
 
 
 class Text(Event):

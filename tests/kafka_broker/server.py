@@ -54,6 +54,7 @@ log.cleaner.dedupe.buffer.size=4194304
 log.cleaner.backoff.ms=200
 log.initial.task.delay.ms=200
 log.retention.check.interval.ms=500
+log.retention.ms=-1
 log.segment.delete.delay.ms=0
 controlled.shutdown.enable=false
 """

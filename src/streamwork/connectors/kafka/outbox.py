@@ -64,14 +64,15 @@ class Outbox:
         for start in range(0, len(messages), TOGETHER):
             some = messages[start : start + TOGETHER]
             size = sum(len(one["value"] or b"") for one in some)
-            if size > QUEUE_BYTES // 8 or any("headers" in one for one in some):
+            if size > QUEUE_BYTES // 8 or any("headers" in one or "timestamp" in one for one in some):
                 for one in some:
                     self._send_one(topic, one)
                 continue
             self._wait_until(lambda waiting: waiting <= QUEUE - TOGETHER)
-            self.producer.produce_batch(topic, list(some), on_delivery=self._not_delivered)
-            if (failed := next((one["_error"] for one in some if "_error" in one), None)) is not None:
-                raise self._refused(failed)
+            for partition, together in _by_partition(some).items():
+                self.producer.produce_batch(topic, together, partition=partition, on_delivery=self._not_delivered)
+                if (failed := next((one["_error"] for one in together if "_error" in one), None)) is not None:
+                    raise self._refused(failed)
 
     def _send_one(self, topic: str, message: Message) -> None:
         from confluent_kafka import KafkaException
@@ -210,6 +211,14 @@ class Transactions(Outbox):
             self._insist(self.producer.abort_transaction, "aborting a transaction")
         except Exception as failed:
             self._lost = self.cluster.redact(f"a transaction could not be aborted: {failed}")
+
+
+def _by_partition(messages: Sequence[Message]) -> dict[int, list[Message]]:
+    """The messages by the partition that was chosen for them; -1 if none was. One call of the client is for one partition."""
+    found: dict[int, list[Message]] = {}
+    for message in messages:
+        found.setdefault(message.get("partition", -1), []).append(message)
+    return found
 
 
 def _is_over(error: BaseException) -> bool:
