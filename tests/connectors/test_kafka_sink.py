@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors import checks
 from connectors.kits import KafkaKit, batch, entry, seen, staged
 from kafka_broker.reading import committed_records, create_topic, delete_topic, records
 from kafka_broker.server import KafkaServer
@@ -22,7 +21,6 @@ from streamwork.connectors.kafka import outbox
 from streamwork.connectors.kafka import sink as sink_module
 from streamwork.connectors.kafka.ledger import SUFFIX, Ledger
 from streamwork.connectors.kafka.sink import KafkaSink as RealSink
-from waiting import wait_for
 
 pytestmark = pytest.mark.slow
 _numbers = itertools.count()

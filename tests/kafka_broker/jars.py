@@ -41,8 +41,7 @@ def folder() -> Path:
     if given := os.environ.get("STREAMWORK_KAFKA_JARS"):
         check(Path(given), expected())
         return Path(given)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamwork"
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = cache_folder()
     jars = cache / f"kafka-{hashlib.sha256(HASHES.read_bytes()).hexdigest()[:12]}"
     with (cache / "kafka.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two test processes fetch them once
@@ -57,6 +56,18 @@ def folder() -> Path:
         shutil.rmtree(jars)  # the next run fetches them anew
         raise
     return jars
+
+
+def cache_folder() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamwork"
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+def classes() -> Path:
+    """A file for the loaded classes of these jars in this Java, with which a broker starts at half the cost. It may be missing."""
+    made = hashlib.sha256(HASHES.read_bytes() + str(find_java()).encode()).hexdigest()[:12]
+    return cache_folder() / f"kafka-{made}.jsa"
 
 
 def fetch(work: Path) -> Path:

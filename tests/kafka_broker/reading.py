@@ -49,11 +49,18 @@ def delete_topic(address: str, topic: str) -> None:
 
 def ends(address: str, topic: str, committed: bool) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    found = admin.list_topics(topic, timeout=PATIENCE).topics[topic]
-    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in found.partitions}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=PATIENCE)
-    return {place.partition: answer.result(PATIENCE).offset for place, answer in answers.items()}
+    until = time.monotonic() + PATIENCE
+    while True:
+        found = admin.list_topics(topic, timeout=PATIENCE).topics[topic]
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in found.partitions}
+        answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=PATIENCE)
+        try:
+            return {place.partition: answer.result(PATIENCE).offset for place, answer in answers.items()}
+        except KafkaException:  # a new partition, or a broker that has just started
+            if time.monotonic() > until:
+                raise
+            time.sleep(_TICK)
 
 
 def committed_records(address: str, topic: str, open_transactions: bool = False) -> list[Message]:

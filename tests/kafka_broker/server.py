@@ -9,7 +9,9 @@ One process is broker and controller. It listens on free ports of the loopback a
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -67,6 +69,8 @@ class KafkaServer(Server):
         super().__init__(folder, durable)
         self._java = str(find_java().home / "bin" / "java")
         self._classes = f"{jars.folder()}/*"
+        self._archive = jars.classes()
+        self._archived = folder / "classes.jsa"  # written when the first broker on the machine ends
         self._settings = folder / "server.properties"
         self._port = 0
         if not self._settings.exists():
@@ -94,9 +98,20 @@ class KafkaServer(Server):
         return [self._java, *options, *program]
 
     def _launch(self, log: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self._command(["kafka.Kafka", str(self._settings)]), cwd=self.folder, stdout=log, stderr=log
-        )
+        program = ["kafka.Kafka", str(self._settings)]
+        if not self._durable:
+            known = self._archive.exists()
+            program.insert(
+                0, f"-XX:SharedArchiveFile={self._archive}" if known else f"-XX:ArchiveClassesAtExit={self._archived}"
+            )
+        return subprocess.Popen(self._command(program), cwd=self.folder, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._archived.exists():
+            shutil.copy(self._archived, f"{self._archive}.{os.getpid()}")
+            Path(f"{self._archive}.{os.getpid()}").replace(self._archive)  # at once: others may read it
+            self._archived.unlink()
 
     def _answers(self) -> bool:
         with socket.socket() as probe:  # a client would wait longer between its attempts
