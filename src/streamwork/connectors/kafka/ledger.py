@@ -6,12 +6,14 @@ created again, its rows are gone, although the ledger is there. One job owns the
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
 
 from streamwork.components import LedgerRow
 from streamwork.components.position import from_plain, plain
+from streamwork.connectors.kafka import cluster as clusters
 from streamwork.connectors.kafka import topics
 from streamwork.connectors.kafka.cluster import Cluster
 from streamwork.connectors.kafka.feed import Feed
@@ -19,6 +21,7 @@ from streamwork.errors import Refused
 
 SUFFIX = ".streamwork-ledger"
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
+_TICK = 0.005
 _BACK = 64  # records that are read at first, from the end on
 
 
@@ -68,6 +71,15 @@ class Ledger:
             return None
         finally:
             feed.close()
+
+    def settle(self) -> None:
+        """Wait until all that is in the ledger now is committed or aborted, and shows: a commit does not show at once."""
+        now = topics.end_offsets(self._cluster, self.topic, ["0"], committed=False)["0"]
+        until = time.monotonic() + clusters.SECONDS
+        while topics.end_offsets(self._cluster, self.topic, ["0"], committed=True)["0"] < now:
+            if time.monotonic() > until:
+                raise self._cluster.unreachable(f"reading {self.topic}", "a transaction of another producer stays open")
+            time.sleep(_TICK)
 
     def of(self, uid: str, sink: str, topic_id: str) -> LedgerRow | None:
         """The row of this sink. Refuses a ledger that another one owns; `uid` is empty if the job is new."""

@@ -189,9 +189,13 @@ class KafkaSink(Sink[E], Generic[E]):
             self._check_alone(uid, sink_id, fence)
 
     def _check_alone(self, uid: str, sink_id: str, fence: int) -> None:
-        """Another job may have registered for the first time in the same moment. Then this one withdraws."""
+        """Another job may have registered for the first time in the same moment. Then this one withdraws.
+
+        Of two records the later one stands behind the earlier one, so its writer finds the earlier one, once both show.
+        """
         assert self._row is not None and self._transactions is not None
         mine = LedgerRecord(uid, sink_id, self._topic_id, self._row)
+        self._ledger.settle()
         if (other := self._ledger.newest(but=mine.key)) is not None:
             self._row = None
             with self._transactions.transaction():
