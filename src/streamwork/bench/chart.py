@@ -17,6 +17,7 @@ STEPS = (1, 2, 5)
 CHART_STYLE = """
   .grid { stroke: #d8dee4; stroke-width: 0.5 } .limit { stroke: #c04a4a; stroke-width: 1.5; stroke-dasharray: 6 4 }
   .series-0 { fill: #4a80c0; stroke: #4a80c0 } .series-1 { fill: #b07a30; stroke: #b07a30 }
+  .series-2 { fill: #5a9a5a; stroke: #5a9a5a } .series-3 { fill: #9a6ab0; stroke: #9a6ab0 }
   .line { fill: none; stroke-width: 2 }
   @media (prefers-color-scheme: dark) {
     .grid { stroke: #30363d } .series-0 { fill: #5b9be0; stroke: #5b9be0 } .line { fill: none }
@@ -84,7 +85,7 @@ def chart_lines(drawn: Chart, width: int) -> Iterator[str]:
     if drawn.limit is not None:
         yield f'<path class="limit" d="M{LEFT} {up.at(drawn.limit):.1f}H{width - RIGHT}"/>'
     for number, (name, series) in enumerate((name, series) for name, series in drawn.series.items() if series):
-        kind = f"series-{number % 2}"
+        kind = f"series-{number % 4}"
         places = [(across.at(x), up.at(y)) for x, y in series]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         yield f'<path class="{kind} line" d="M{path}"/>'

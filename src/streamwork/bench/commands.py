@@ -193,6 +193,8 @@ def bench_ysb_command(variant: str, kafka: str | None, redis: str | None, quick:
     inside     the generator is a source of the job
     log        from the embedded log
     million    a million campaigns: results written to Redis, against a direct query of the state
+    rates      from Kafka: latency against throughput, by rising rates
+    batches    from Kafka: latency against the size of a batch, by rising checkpoint intervals
     """
     from streamwork.bench.ysb.variants import run
 

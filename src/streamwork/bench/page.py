@@ -49,6 +49,19 @@ MODES = {
     "microbatch": "one Spark job for each checkpoint, of as many events as take about a second",
 }
 
+LATENCY_SYSTEMS = {
+    **MODES,
+    "spark": "plain Structured Streaming, at-least-once; it triggers at the checkpoint interval",
+    "flink": "Flink SQL, exactly-once",
+}
+
+PUBLISHED = (
+    ("inside", "generator inside the job", "15,000,000", "a cluster"),
+    ("state", "from Kafka, state in the engine", "3,000,000", "a cluster; the network was the limit"),
+    ("million", "a million campaigns, written to Redis", "280,000", "a cluster"),
+)
+"""Figures of others, for the variants of this benchmark: events per second."""
+
 SECTIONS = {
     "keyed-state": Section(
         "State per key",
@@ -127,6 +140,18 @@ SECTIONS = {
         "The same query on the same events, which are in an embedded log on the same machine, as typed columns with seven "
         "fields. The job reads three of them.",
         MODES,
+    ),
+    "ysb-rates": Section(
+        "Yahoo streaming benchmark: latency against throughput",
+        "From Kafka into Kafka, with windows of 1 s and a checkpoint every second: from when the last event of a window is due to "
+        "when a consumer of committed records can read its right count. Events are sent at a fixed rate (open loop), from 10,000 a "
+        "second up, until a system falls behind.",
+        LATENCY_SYSTEMS,
+    ),
+    "ysb-batches": Section(
+        "Yahoo streaming benchmark: size of a batch against latency",
+        "The same at 50,000 events a second, with rising checkpoint intervals: what comes in one of them is a batch.",
+        LATENCY_SYSTEMS,
     ),
     "ysb-generator": Section(
         "Yahoo streaming benchmark: the generator",
@@ -216,6 +241,8 @@ COMMANDS = {
     "recovery-standby": "recovery --standby",
     "ysb-baseline": "ysb --variant baseline --kafka {kafka} --redis {redis}",
     "ysb-state": "ysb --variant state --kafka {kafka}",
+    "ysb-rates": "ysb --variant rates --kafka {kafka}",
+    "ysb-batches": "ysb --variant batches --kafka {kafka}",
     "ysb-generator": "ysb --variant generator --kafka {kafka}",
     "ysb-inside": "ysb --variant inside",
     "ysb-log": "ysb --variant log",
@@ -322,6 +349,9 @@ def _section(name: str, result: Result | None) -> Iterator[str]:
         yield textwrap.fill(known.about, PAGE_WIDTH)
     if known.names:
         yield "\n".join(f"- `{one}`: {meaning}" for one, meaning in known.names.items())
+    for variant, what, speed, where in PUBLISHED:
+        if name == f"ysb-{variant}":
+            yield f"Published by others, on other hardware ({where}), for the same variant, {what}: {speed} events/s."
     targets = [target for target in TARGETS if target.bench == name]
     if result is None:
         yield f"No result yet. Run `streamwork bench {COMMANDS.get(name, name)} {SAVE_HERE}`."

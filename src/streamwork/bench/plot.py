@@ -57,6 +57,21 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | Chart | None:
         case "ysb-inside" | "ysb-log":
             unit = "events per second"
             groups = [Group("", _column(numbers["modes"], "events_per_s"))]
+        case "ysb-rates" | "ysb-batches":
+            across = "rate" if bench == "ysb-rates" else "events_per_batch"
+            lines = {
+                system: [(float(row[across]), float(row["p99_ms"])) for row in rows if not row["behind"]]
+                for system, rows in numbers["systems"].items()
+            }
+            if not any(lines.values()):
+                return None
+            return Chart(
+                "milliseconds from the last event of a window to its right count, p99",
+                "events per second; a line ends where the system falls behind"
+                if bench == "ysb-rates"
+                else "events that come in one checkpoint interval",
+                lines,
+            )
         case "ysb-state" | "ysb-baseline" | "ysb-million":
             unit = "events per second"
             groups = [Group("", _column(numbers["systems"], "events_per_s"))]

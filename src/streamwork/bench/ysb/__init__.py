@@ -7,12 +7,13 @@ state_job           the job of the variant `state`; `baseline_job` that of `base
 running, program    a job, or a peer, in processes of its own
 topics, arrivals    events sent to a topic, and when results could be read from one
 systems             the systems of the variant `state`
-throughput          the variants `inside` and `log`; the others are in modules of their own names; `variants` starts one by its name
+throughput          the variants `inside` and `log`; `rates` has `rates` and `batches`; the others are modules of their own
+variants            starts a variant by its name
 """
 
 from pathlib import Path
 
-VARIANTS = ("baseline", "state", "generator", "inside", "log", "million")
+VARIANTS = ("baseline", "state", "generator", "inside", "log", "million", "rates", "batches")
 
 
 def jobfile_path() -> Path:

@@ -19,8 +19,9 @@ Counts = dict[tuple[int, int], int]
 class Oracle:
     """Counts views per campaign and window, from the beginning on."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: Stream, window: int = WINDOW) -> None:
+        """`window` is the size of windows, in microseconds."""
+        self._stream, self._window = stream, window
         self._read = [0] * stream.partitions
         self._counts: dict[int, Array] = {}  # number of the window -> views by campaign
 
@@ -35,7 +36,7 @@ class Oracle:
     def _add(self, rows: Rows) -> None:
         views = rows.kinds == VIEW
         campaigns = rows.ads[views] // ADS_PER_CAMPAIGN
-        windows = (rows.times[views] - BEGIN) // WINDOW
+        windows = (rows.times[views] - BEGIN) // self._window
         for window in np.unique(windows).tolist():
             mine = np.bincount(campaigns[windows == window], minlength=self._stream.campaigns)
             self._counts[window] = self._counts.get(window, 0) + mine
@@ -44,9 +45,9 @@ class Oracle:
         """Of all windows with views; or of those that are `closed`: each partition has an event at their end, or after it."""
         through = min((at - 1) * self._stream.step for at in self._read)
         return {
-            (campaign, BEGIN + window * WINDOW): views
+            (campaign, BEGIN + window * self._window): views
             for window, by_campaign in self._counts.items()
-            if not closed or (window + 1) * WINDOW <= through
+            if not closed or (window + 1) * self._window <= through
             for campaign, views in enumerate(by_campaign.tolist())
             if views
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamwork.bench.contest import Note
-from streamwork.bench.ysb import baseline, generator, million, state, throughput
+from streamwork.bench.ysb import baseline, generator, million, rates, state, throughput
 from streamwork.errors import WrongUse
 
 
@@ -24,6 +24,10 @@ def run(variant: str, kafka: str | None, redis: str | None, quick: bool, note: N
         case "million":
             url = _needed("redis", redis, variant)
             return million.run(url, sizes=million.QUICK if quick else million.FULL, note=note)
+        case "rates" | "batches":
+            servers = _needed("kafka", kafka, variant)
+            chosen = rates.RATES if variant == "rates" else rates.BATCHES
+            return rates.run(servers, sizes=rates.QUICK if quick else chosen, note=note)
         case _:
             return throughput.run(variant, sizes=throughput.QUICK if quick else throughput.FULL, note=note)
 
