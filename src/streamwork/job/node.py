@@ -104,6 +104,8 @@ class Node:
             raise WrongUse(
                 "SW-JOB-SETTING", f"{self.id}: start={self.component.start!r}", "use stored, latest or earliest"
             )
+        if self.deadline is not None and self.deadline <= 0:
+            raise WrongUse("SW-JOB-SETTING", f"{self.id}: deadline={self.deadline!r}", "use a duration above zero")
         if self.time is None and (self.idle_after is not None or self.max_ahead is not None):
             raise WrongUse(
                 "SW-JOB-TIME",
