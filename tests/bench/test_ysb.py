@@ -27,8 +27,14 @@ from streamwork.world import RealDisk
 SMALL = Sizes(events=6_000, warm=1_000, repeats=1, per_checkpoint=2_000, stream=Stream(campaigns=7, step=20_000))
 
 
-def params(sizes: Sizes, folder: Path, variant: str) -> dict[str, str]:
-    given = {"variant": variant, "events": sizes.events, "per-checkpoint": sizes.per_checkpoint, "log": folder / "log"}
+def params(sizes: Sizes, folder: Path, variant: str, format: str = "columns") -> dict[str, str]:  # noqa: A002
+    given = {
+        "variant": variant,
+        "json": "true" if format == "json" else "false",
+        "events": sizes.events,
+        "per-checkpoint": sizes.per_checkpoint,
+        "log": folder / "log",
+    }
     given |= {name: getattr(sizes.stream, name) for name in ("partitions", "campaigns", "step")}
     return {name: str(value) for name, value in {**given, "output": folder / "counts.db"}.items()}
 
@@ -89,11 +95,12 @@ def test_wrong_counts_are_found() -> None:
             check("ours", wrong, wanted)
 
 
+@pytest.mark.parametrize("format", ["columns", "json"])
 @pytest.mark.parametrize("variant", ["inside", "log"])
-def test_the_job_counts_what_the_oracle_does(tmp_path: Path, variant: str) -> None:
+def test_the_job_counts_what_the_oracle_does(tmp_path: Path, variant: str, format: str) -> None:  # noqa: A002
     if variant == "log":
-        fill(tmp_path / "log", SMALL)
-    job = load_job(str(jobfile_path()), params(SMALL, tmp_path, variant)).job
+        fill(tmp_path / "log", SMALL, format)
+    job = load_job(str(jobfile_path()), params(SMALL, tmp_path, variant, format)).job
     epochs = Epochs(job, tmp_path / "root", LocalHost(RealDisk()))
     epochs.run_all(SMALL.events)
     epochs.close()
@@ -113,7 +120,9 @@ def test_speed_counts_from_the_first_checkpoint_after_the_warm_up() -> None:
 def test_a_small_run(tmp_path: Path) -> None:
     found = throughput.run("log", tmp_path, throughput.QUICK)
     assert found["mode"] == "local" and found["events_per_s"] == found["modes"]["local"]["events_per_s"] > 0
-    assert found["settings"]["format"] == "typed columns" and 40 < found["settings"]["bytes_per_event"] < 100
+    assert found["settings"]["format"] == "typed columns" and 40 < found["settings"]["columns_bytes_per_event"] < 100
+    assert found["json_events_per_s"] == found["json"]["local"]["events_per_s"] > 0
+    assert found["settings"]["json_bytes_per_event"] > 200
     assert not list(tmp_path.iterdir())
 
 

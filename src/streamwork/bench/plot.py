@@ -56,7 +56,8 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | Chart | None:
             ]
         case "ysb-inside" | "ysb-log":
             unit = "events per second"
-            groups = [Group("", _column(numbers["modes"], "events_per_s"))]
+            groups = [Group("typed columns", _column(numbers["modes"], "events_per_s"))]
+            groups += [Group("seven-field JSON", _column(numbers["json"], "events_per_s"))] if "json" in numbers else []
         case "ysb-rates" | "ysb-batches":
             across = "rate" if bench == "ysb-rates" else "events_per_batch"
             lines = {

@@ -1,4 +1,4 @@
-"""Seven-field JSON objects, all values text, to the three fields that the query uses: a format of `KafkaSource`."""
+"""Seven-field JSON objects, all values text, to the three fields that the query uses: a format of `KafkaSource`, and a step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamwork.bench.ysb.events import TIME, AdText, AdView
+from streamwork.bench.ysb.events import TIME, AdLine, AdText, AdView
+from streamwork.components import BatchCollector, Operator
 from streamwork.components.columns import Columns
 from streamwork.components.schema import arrow_schema
 from streamwork.components.times import BEGINNING
@@ -39,6 +41,16 @@ class _AdJson:
 
     def columns(self, values: Sequence[bytes]) -> Columns:
         return Columns(AdView, views(json_columns.columns(AdText, values).batch))
+
+
+class Decode(Operator[AdLine, AdView]):
+    """Lines of JSON to events."""
+
+    names_rows = True
+
+    def apply_batch(self, batch: pa.RecordBatch, collector: BatchCollector) -> None:
+        lines = batch.column("line").cast(pa.binary()).to_pylist()
+        collector.emit_batch(views(json_columns.columns(AdText, lines).batch), rows=np.arange(batch.num_rows))
 
 
 def views(text: pa.RecordBatch) -> pa.RecordBatch:

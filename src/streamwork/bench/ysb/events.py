@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
+from ipaddress import IPv4Address
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamwork.components import Event
 from streamwork.components.hashing import mix
@@ -52,6 +54,13 @@ class AdText(Event, frozen=True):
     ad_id: str
     event_type: str
     event_time: str  # milliseconds
+
+
+class AdLine(Event, frozen=True):
+    """An event with all seven fields, as a JSON object; and its time, beside it."""
+
+    line: str
+    at: datetime
 
 
 class CampaignAd(Event, frozen=True):
@@ -139,19 +148,25 @@ class Rows(NamedTuple):
         ]
         return pa.RecordBatch.from_arrays(columns, names=list(CampaignAd.__struct_fields__))
 
-    def as_json(self, first: int) -> list[bytes]:
+    def with_lines(self, first: int) -> pa.RecordBatch:
+        """As `AdLine` events, the first of which has this offset."""
+        columns = [self.as_lines(first), pa.array(self.times).cast(TIME)]
+        return pa.RecordBatch.from_arrays(columns, names=list(AdLine.__struct_fields__))
+
+    def as_lines(self, first: int) -> pa.Array:
         """As seven-field JSON objects, all values text, as in the benchmark as published."""
-        begins, middles, ends = (parts[first % BLOCK :] for parts in _text())
-        times = (self.times // 1000).tolist()
-        values = zip(begins, self.ads.tolist(), middles, self.kinds.tolist(), times, ends, strict=False)
-        return [
-            b'%s%d%s%s","event_time":"%d%s' % (begin, ad, middle, _NAMES[kind], time, end)
-            for begin, ad, middle, kind, time, end in values
-        ]
+        begins, middles, ends = (part.slice(first % BLOCK, len(self.ads)) for part in _text())
+        ads, times = pa.array(self.ads).cast(pa.string()), pa.array(self.times // 1000).cast(pa.string())
+        parts = (begins, ads, middles, _KINDS.take(pa.array(self.kinds)), '","event_time":"', times, ends, "")
+        return pc.binary_join_element_wise(*parts)
+
+    def as_json(self, first: int) -> list[bytes]:
+        """The same as bytes."""
+        found: list[bytes] = self.as_lines(first).cast(pa.binary()).to_pylist()
+        return found
 
 
 _KINDS = pa.array(KINDS)
-_NAMES = [kind.encode() for kind in KINDS]
 _block: dict[str, pa.Array] = {}
 
 
@@ -169,11 +184,14 @@ def _ignored() -> dict[str, pa.Array]:
 
 
 @cache
-def _text() -> tuple[list[bytes], list[bytes], list[bytes]]:
+def _text() -> tuple[pa.Array, pa.Array, pa.Array]:
     """The parts of the JSON objects of one block that the query ignores: before, between and behind the fields that it uses."""
     users, pages, types, ips = (_ignored()[name].to_pylist() for name in ("user", "page", "ad_type", "ip"))
     return (
-        [b'{"user_id":"%032x","page_id":"%032x","ad_id":"' % both for both in zip(users, pages, strict=True)],
-        [b'","ad_type":"%s","event_type":"' % one.encode() for one in types],
-        [b'","ip_address":"%d.%d.%d.%d"}' % tuple(ip.to_bytes(4)) for ip in ips],
+        pa.array(
+            f'{{"user_id":"{user:032x}","page_id":"{page:032x}","ad_id":"'
+            for user, page in zip(users, pages, strict=True)
+        ),
+        pa.array(f'","ad_type":"{one}","event_type":"' for one in types),
+        pa.array(f'","ip_address":"{IPv4Address(ip)}"}}' for ip in ips),
     )

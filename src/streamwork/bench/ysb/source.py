@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamwork.bench.ysb.events import Ad, CampaignAd, Stream
+from streamwork.bench.ysb.events import Ad, AdLine, CampaignAd, Stream
 from streamwork.components import OffsetSource, Slice
 
 
@@ -34,6 +34,16 @@ class Ads(Generator):
     def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
         for offset, batch in self._stream.batches(int(partition), start, end):
             yield Slice(batch, offset)
+
+
+class AdLines(Generator):
+    """As JSON."""
+
+    event = AdLine
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Slice]:
+        for offset, rows in self._stream.pieces(int(partition), start, end):
+            yield Slice(rows.with_lines(offset), offset)
 
 
 class CampaignAds(Generator):

@@ -3,8 +3,9 @@
     inside   the generator is a source of the job
     log      the events are in an embedded log on the same machine; the job reads three of their seven columns
 
-Events are typed columns, not text. Each run processes the same number of events from an empty root, in processes of its own. Its
-speed is that between the first checkpoint after the warm-up and the last one. All counts of windows are compared with the oracle.
+Events are typed columns, not text; the same with seven-field JSON is reported beside it. Each run processes the same number of
+events from an empty root, in processes of its own. Its speed is that between the first checkpoint after the warm-up and the last
+one. All counts of windows are compared with the oracle.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import msgspec
 
 from streamwork.bench.contest import Note, Wrong
 from streamwork.bench.spread import spread
-from streamwork.bench.ysb.events import Ad, Stream
+from streamwork.bench.ysb.events import Ad, AdLine, Stream
 from streamwork.bench.ysb.oracle import Counts, Oracle, check
 from streamwork.bench.ysb.running import Progress, RunningJob
 from streamwork.components.times import microseconds
 from streamwork.log import EventLog
 
 JOB, SOURCE, TABLE = "ysb", "events", "counts"
+COLUMNS, JSON = "columns", "json"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,49 +38,83 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 5
     modes: tuple[str, ...] = ("live", "microbatch")
     per_checkpoint: int = 8_000_000
-    """In microbatch mode: the events of a checkpoint, which is to take about a second."""
+    """In microbatch mode: the most events of a checkpoint, which is to take about a second."""
+    json_part: float = 0.1
+    """With JSON: this part of the events."""
     stream: Stream = Stream()
 
 
 FULL = Sizes()
-QUICK = Sizes(events=400_000, warm=100_000, repeats=1, modes=("local",), per_checkpoint=50_000, stream=Stream(step=500))
+QUICK = Sizes(
+    events=400_000,
+    warm=100_000,
+    repeats=1,
+    modes=("local",),
+    per_checkpoint=50_000,
+    json_part=0.5,
+    stream=Stream(step=500),
+)
 
 
 def run(
     variant: str, folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda line: None
 ) -> dict[str, Any]:
     """Measure and return all figures. Raises `Wrong` if a count is wrong."""
-    found: dict[str, list[dict[str, float]]] = {mode: [] for mode in sizes.modes}
+    formats = {COLUMNS: sizes, JSON: as_json(sizes)}
+    found: dict[str, dict[str, list[dict[str, float]]]] = {name: {mode: [] for mode in sizes.modes} for name in formats}
+    settings = {**msgspec.to_builtins(sizes), "format": "typed columns", "semantics": "exactly-once", "cores": 2}
     with tempfile.TemporaryDirectory(prefix="bench-ysb-", dir=folder) as name:
         scratch = Path(name)
-        params = {"variant": variant, "events": sizes.events, "per-checkpoint": sizes.per_checkpoint}
-        params |= {name: getattr(sizes.stream, name) for name in ("partitions", "campaigns", "step")}
+        logs = {name: scratch / name for name in formats}
         if variant == "log":
-            note(f"appending {sizes.events:,} events to the log")
-            bytes_per_event = fill(scratch / "log", sizes)
-            params["log"] = scratch / "log"
-        wanted = expected(sizes)
+            for name, its in formats.items():
+                note(f"appending {its.events:,} events to the log, as {name}")
+                settings[f"{name}_bytes_per_event"] = fill(logs[name], its, name)
+        wanted = {name: expected(its) for name, its in formats.items()}
         for repeat in range(sizes.repeats):
-            for mode in sizes.modes:
-                figures = _measured(scratch / f"{mode}-{repeat}", mode, params, sizes, wanted)
-                found[mode].append(figures)
-                note(f"run {repeat + 1} of {sizes.repeats}, {mode}: {figures['events_per_s']:,.0f} events/s")
-    rows = {mode: _row(runs) for mode, runs in found.items()}
-    fastest = max(rows, key=lambda mode: rows[mode]["events_per_s"])
-    settings = {**msgspec.to_builtins(sizes), "format": "typed columns", "semantics": "exactly-once", "cores": 2}
-    if variant == "log":
-        settings["bytes_per_event"] = bytes_per_event
-    return {**rows[fastest], "mode": fastest, "modes": rows, "settings": settings}
+            for name, its in formats.items():
+                params = {"variant": variant, "events": its.events, "per-checkpoint": its.per_checkpoint}
+                params |= {field: getattr(its.stream, field) for field in ("partitions", "campaigns", "step")}
+                params |= {"json": "true" if name == JSON else "false", "log": logs[name]}
+                for mode in sizes.modes:
+                    figures = _measured(scratch / f"{mode}-{name}-{repeat}", mode, params, its, wanted[name])
+                    found[name][mode].append(figures)
+                    speed = figures["events_per_s"]
+                    note(f"run {repeat + 1} of {sizes.repeats}, {mode}, {name}: {speed:,.0f} events/s")
+    rows = {name: {mode: _row(runs) for mode, runs in modes.items()} for name, modes in found.items()}
+    fastest = {name: max(modes, key=lambda mode: modes[mode]["events_per_s"]) for name, modes in rows.items()}
+    best = rows[COLUMNS][fastest[COLUMNS]]
+    return {
+        **best,
+        "json_events_per_s": rows[JSON][fastest[JSON]]["events_per_s"],
+        "mode": fastest[COLUMNS],
+        "modes": rows[COLUMNS],
+        "json": rows[JSON],
+        "settings": settings,
+    }
 
 
-def fill(log: Path, sizes: Sizes) -> float:
+def as_json(sizes: Sizes) -> Sizes:
+    """The same with fewer events."""
+    part = sizes.json_part
+    return msgspec.structs.replace(
+        sizes,
+        events=int(sizes.events * part),
+        warm=int(sizes.warm * part),
+        per_checkpoint=int(sizes.per_checkpoint * part),
+        stream=msgspec.structs.replace(sizes.stream, step=int(sizes.stream.step / part)),
+    )
+
+
+def fill(log: Path, sizes: Sizes, format: str = "columns") -> float:  # noqa: A002
     """Append the events to a log without a key. Returns its bytes per event."""
+    stream = sizes.stream
     each = sizes.events // sizes.stream.partitions
-    with EventLog.create(log, Ad, partitions=sizes.stream.partitions) as events:
-        parts = [sizes.stream.batches(partition, 0, each) for partition in range(sizes.stream.partitions)]
+    with EventLog.create(log, AdLine if format == JSON else Ad, partitions=stream.partitions) as events:
+        parts = [stream.pieces(partition, 0, each) for partition in range(stream.partitions)]
         for turn in zip(*parts, strict=True):  # a log without a key gives its partitions batches in turn
-            for _, batch in turn:
-                events.append(batch)
+            for first, rows in turn:
+                events.append(rows.with_lines(first) if format == JSON else rows.as_batch(first))
         events.sync()
     size = sum(path.stat().st_size for path in log.rglob("*.arrow"))
     return round(size / sizes.events, 1)
