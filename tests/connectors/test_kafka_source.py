@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -194,6 +194,18 @@ def test_partitions_that_are_added_begin_at_their_first_offset(world: World) -> 
 
     wait_for(lambda: half_a_minute_later() == ["0", "1", "2"])
     assert source.earliest(["1", "2"]) == {"1": 0, "2": 0}
+
+
+def test_a_job_may_begin_at_a_time(world: World) -> None:
+    world.create(2)
+    producer = world.producer()
+    for number in range(5):
+        producer.produce(world.topic, payment(number), partition=0, timestamp=1_700_000_000_000 + 10 * number)
+    assert producer.flush(60) == 0
+    source, first = world.source(), datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    for milliseconds, offset in [(-1, 0), (0, 0), (20, 2), (20.001, 3), (40, 4), (41, 5)]:
+        found = source.at_time(["0", "1"], first + timedelta(milliseconds=milliseconds))
+        assert found == {"0": offset, "1": 0}, milliseconds
 
 
 class Full(Event):

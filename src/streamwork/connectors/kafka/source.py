@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +17,7 @@ from streamwork.components.columns import Columns
 from streamwork.components.field_types import Misfit
 from streamwork.components.schema import fields_of
 from streamwork.components.source import check_on_error
+from streamwork.components.times import BEGINNING
 from streamwork.connectors.json_lines import field_at_fault, reason
 from streamwork.connectors.kafka import topics
 from streamwork.connectors.kafka.cluster import Cluster, Setting
@@ -113,6 +116,12 @@ class KafkaSource(OffsetSource[E], Generic[E]):
 
     def has_more(self, ends: Mapping[str, int]) -> bool:
         return any(end < self._seen.get(partition, 0) for partition, end in ends.items())
+
+    def at_time(self, partitions: Sequence[str], time: datetime) -> Mapping[str, int]:
+        """By the timestamps of the records."""
+        return topics.offsets_at(
+            self._cluster, self.topic, partitions, math.ceil((time - BEGINNING) / timedelta(milliseconds=1))
+        )
 
     def known_ends(self, starts: Mapping[str, int]) -> Mapping[str, int]:
         found = topics.end_offsets(self._cluster, self.topic, starts.keys(), self._committed)

@@ -71,6 +71,15 @@ def end_offsets(cluster: Cluster, topic: str, partitions: Collection[str], commi
     return _offsets(cluster, topic, dict.fromkeys(partitions, OffsetSpec.latest()), committed)
 
 
+def offsets_at(cluster: Cluster, topic: str, partitions: Collection[str], milliseconds: int) -> dict[str, int]:
+    """The first offset with a timestamp at this time or later; the end of the partition if there is none."""
+    from confluent_kafka.admin import OffsetSpec
+
+    found = _offsets(cluster, topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(milliseconds)), committed=False)
+    after = [partition for partition, offset in found.items() if offset < 0]
+    return found | end_offsets(cluster, topic, after, committed=False)
+
+
 def _offsets(cluster: Cluster, topic: str, asked: Mapping[str, Any], committed: bool) -> dict[str, int]:
     """One request for all partitions (and broker). It is repeated while a partition has no leader."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
