@@ -7,6 +7,7 @@ import sys
 import click
 
 import streamwork
+from streamwork.cli.compare_command import compare_command
 from streamwork.cli.job_commands import checkpoints_command, status_command, stop_command
 from streamwork.cli.letter_commands import letters_group
 from streamwork.cli.log_commands import log_group
@@ -42,6 +43,7 @@ for command in (
     rescale_command,
     savepoint_group,
     state_group,
+    compare_command,
     serve_command,
     query_command,
     doctor_command,

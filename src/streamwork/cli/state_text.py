@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -19,6 +19,17 @@ MOST = 60
 WIDTH = 120
 MARKS = {Change.CHANGED: "~", Change.GONE: "-", Change.ADDED: "+"}
 COLOURS = {Change.CHANGED: "yellow", Change.GONE: "red", Change.ADDED: "green"}
+
+
+class Labels(NamedTuple):
+    """What the two sides of a difference are called."""
+
+    before: str
+    after: str
+    kinds: Mapping[Change, str]
+
+
+IN_TIME = Labels("before", "after", {change: change.value for change in Change})
 
 
 def short(value: Any, most: int = MOST) -> str:
@@ -98,20 +109,20 @@ def show_diff(found: StateDiff) -> None:
         say("the states are the same")
 
 
-def show_component(one: ComponentDiff) -> None:
+def show_component(one: ComponentDiff, title: str = "", labels: Labels = IN_TIME) -> None:
     """The columns that differ, and examples."""
-    say(one.component)
+    say(title or one.component)
     for line in one.schema:
         say(f"  {line}")
     if one.fields:
         counts = ", ".join(f"{name} in {count:,}" for name, count in one.fields.items())
         say(f"  differ: {counts} of {plural(one.changed, 'row')}")
-    show_changes(one.examples)
+    show_changes(one.examples, labels.before, labels.after)
     counts_by_kind = {Change.CHANGED: one.changed, Change.GONE: one.gone, Change.ADDED: one.added}
     for kind, count in counts_by_kind.items():
         left = count - sum(example.change is kind for example in one.examples)
         if left and one.status is not Status.REKEYED:
-            say(f"  {left:,} more {kind.value}")
+            say(f"  {left:,} more {labels.kinds[kind]}")
 
 
 def show_changes(changes: Sequence[RowChange], before: str = "before", after: str = "after") -> None:

@@ -181,6 +181,14 @@ class Sink(ABC, Generic[E]):
         """
         raise NotImplementedError
 
+    def newest_by(self) -> tuple[str, ...]:
+        """The fields of the key, if a row replaces the row of the same key; none if every row is added."""
+        return ()
+
+    def removes(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+        """For each row, whether it removes the row of its key; None if no row does. Called after `check`."""
+        return None
+
     def with_target(self, target: str) -> Self:
         """The same sink with another target, for a job that was forked: a path, or what else names one. Not every sink can."""
         raise NotImplementedError

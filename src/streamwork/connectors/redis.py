@@ -71,6 +71,12 @@ class RedisSink(Sink[E], Generic[E]):
         """PREFIX, in the same database: an address could hold a password, and targets are stored."""
         return RedisSink(self.address.whole, self._key, target, delete=self._deletes.condition)
 
+    def newest_by(self) -> tuple[str, ...]:
+        return self._key
+
+    def removes(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+        return self._deletes.mask(batch) if self._deletes else None
+
     def used(self) -> str:
         with self._failing() as client:
             found = next(iter(client.scan_iter(match=f"{_literal(self.prefix)}:*", count=1000)), None)

@@ -124,6 +124,12 @@ class SqlSink(Sink[E], Generic[E]):
         self._deletes.check(event)
         arrow_schema(event)
 
+    def newest_by(self) -> tuple[str, ...]:
+        return self._key
+
+    def removes(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+        return self._deletes.mask(batch) if self._deletes else None
+
     def check_target(self, uid: str, sink_id: str) -> None:
         with self._transaction() as db:
             if self._exists(db, "streamwork_owners"):

@@ -61,6 +61,7 @@ from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.participant import Participant, inform
 from streamwork.epoch.parts import Parts
 from streamwork.epoch.phases import Listener, Phase
+from streamwork.epoch.recovery.catch_up import Route
 from streamwork.epoch.recovery.recovery import NOTHING, Recovery
 from streamwork.epoch.requests import Requests
 from streamwork.epoch.savepoints.record import SavepointRecord
@@ -186,6 +187,10 @@ class Driver:
     def end_where_input_ends(self) -> None:
         """After a start: read the input that is there now, and plan nothing beyond it. Sources without offsets are polled once."""
         self._parts.planner.end_where_input_ends(self.at.positions)
+
+    def follow(self, route: Route) -> None:
+        """After a start: plan the slices of a route, with its ticks. For a replay of another job's plans."""
+        self._parts.planner.catch_up(route)
 
     # ---- one epoch ------------------------------------------------------------------------------------------------
 
