@@ -19,6 +19,7 @@ from streamwork.epoch.store import Store
 from streamwork.job import Graph
 from streamwork.job.semantics import Promise
 from streamwork.state import FileChains, Piece
+from streamwork.state.evolution import Evolution, Misfits
 from streamwork.state.restore_plan import groups_of
 from streamwork.world import FileRef, RealDisk
 
@@ -160,7 +161,8 @@ def test_every_edit_of_a_job(tmp_path: Path) -> None:
 
 def test_a_check_that_knows_no_schemas_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
-    monkeypatch.setattr(module.RowFormat, "misfits", lambda self, stored: [])
+    monkeypatch.setattr(module.RowFormat, "misfits", lambda self, stored, drops: Misfits())
+    monkeypatch.setattr(Evolution, "changes", lambda self, stored, drops: [])
     with pytest.raises(AssertionError, match="other"):
         check_all_edits(tmp_path)
 

@@ -2,8 +2,8 @@
 
 fences/F.start.json    the manifest that the driver of fence F started from: those of lower fences beyond that epoch do not
                        count
-fences/F.dropped.json  the components whose state in manifests of lower fences does not count (--drop-state); written before
-                       F.start.json, and ignored without it
+fences/F.dropped.json  the components, or COMPONENT.FIELD, whose state in manifests of lower fences does not count
+                       (--drop-state); written before F.start.json, and ignored without it
 """
 
 from __future__ import annotations
@@ -49,10 +49,26 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """A request to drop the state of components. `request` is random: a restart does not drop again."""
+    """A request to drop the state of components, or COMPONENT.FIELD. `request` is random: a restart does not drop again."""
 
     components: tuple[str, ...] = ()
     request: str = ""
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The components whose state is dropped as a whole."""
+        return tuple(name for name in self.components if "." not in name)
+
+    @property
+    def fields(self) -> dict[str, frozenset[str]]:
+        """Component -> fields that are dropped from its state."""
+        return fields_among(self.components)
+
+
+def fields_among(names: Collection[str]) -> dict[str, frozenset[str]]:
+    """Component -> fields, of names that are COMPONENT.FIELD."""
+    pairs = [name.partition(".")[::2] for name in names if "." in name]
+    return {component: frozenset(one for name, one in pairs if name == component) for component, _ in pairs}
 
 
 S = TypeVar("S", StartRecord, Dropped)

@@ -64,7 +64,8 @@ class Drivers:
         self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
         check_restore(options)
         self._restores = options.from_ is not None
-        drops = () if self._restores else options.drop_state  # what is restored is without that state already
+        # What is restored is without that state already. Fields are dropped when it is rewritten.
+        drops = tuple(name for name in options.drop_state if "." in name or not self._restores)
         self._drop = Drop(drops, options.drop_request or secrets.token_hex(8))
         control = Control(self._store.disk, self._store.folder, clock)
         self._requests = Requests(control, clock.monotonic, lambda: stop.asked)

@@ -102,7 +102,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         Flag(
             "--drop-state",
             "Drop the stored state of a component, once: it was removed from the job, or is to start with empty state. "
-            "Repeat for several.",
+            "ID.FIELD drops one field of its record. Repeat for several.",
             "ID",
         ),
     ] = ()

@@ -16,7 +16,7 @@ from streamwork.engine import Assignment
 from streamwork.epoch import Host, Manifest, Store
 from streamwork.epoch.recovery.fit import Unfit, fit
 from streamwork.epoch.recovery.verify import Verifier
-from streamwork.epoch.start_records import StartRecords
+from streamwork.epoch.start_records import StartRecords, fields_among
 from streamwork.errors import Refused
 from streamwork.job import Graph, Layout
 from streamwork.state import FileChains, RestorePlan, StateFiles
@@ -86,7 +86,10 @@ class ReadAhead:
     def _fit(self, groups: int, manifest: Manifest, chains: FileChains) -> RestorePlan | Unfit:
         files = StateFiles(self._store.disk, self._store.folder)
         promise, folder = self._starts.promise(), self._store.folder
-        return fit(self._graph, groups, manifest, chains, files.schema, folder=folder, promise=promise)
+        drops = fields_among(self._starts.dropped_after(manifest.fence))
+        return fit(
+            self._graph, groups, manifest, chains, files.schema, folder=folder, drop_fields=drops, promise=promise
+        )
 
     def _tell(self, epoch: int, problem: str) -> None:
         """Report a problem once, unless retention has removed the checkpoint, and its files, meanwhile."""

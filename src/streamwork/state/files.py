@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from streamwork.components import parquet_file
 from streamwork.errors import Refused
 from streamwork.state.chain import DELTA, SNAPSHOT, FileChain, ways
+from streamwork.state.evolution import Misfits
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layered_table import LayeredTable
 from streamwork.state.merge import merge
@@ -49,12 +50,13 @@ class StateFiles:
             for table in tables:
                 rows.decode(table, state)
 
-    def tables(self, rows: RowFormat, chain: FileChain) -> list[pa.Table]:
-        """The rows of a chain, file by file in the order of epochs, by the first way whose files are all sound.
+    def tables(self, rows: RowFormat, chain: FileChain, drops: Collection[str] = ()) -> list[pa.Table]:
+        """The rows of a chain, file by file in the order of epochs, by the first way whose files are all sound; without the fields
+        that are dropped.
 
         Refuses a chain that has no such way, and a file whose schema no longer fits the component.
         """
-        return [conformed(rows, ref, table) for ref, table in self.as_stored(chain)]
+        return [conformed(rows, ref, table, drops) for ref, table in self.as_stored(chain)]
 
     def as_stored(self, chain: FileChain) -> list[tuple[FileRef, pa.Table]]:
         """Like `tables`, in the schemas that the files have."""
@@ -168,19 +170,36 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     return column.type.num_fields > 0 or len(some) < SAMPLE or 2 * len(some.unique()) < SAMPLE
 
 
-def conformed(rows: RowFormat, ref: FileRef, table: pa.Table) -> pa.Table:
-    """The rows of a file in the current schema. Refuses a file that no longer fits the component."""
-    if misfits := rows.misfits(table.schema):
+def conformed(rows: RowFormat, ref: FileRef, table: pa.Table, drops: Collection[str] = ()) -> pa.Table:
+    """The rows of a file in the current schema, without the fields that are dropped. Refuses a file that does not fit the
+    component.
+    """
+    if misfits := rows.misfits(table.schema, drops):
         raise schema_error(rows, ref, misfits)
-    return rows.conform(table)
+    return rows.evolution(table)
 
 
-def schema_error(rows: RowFormat, ref: FileRef, misfits: Sequence[str]) -> Refused:
-    """The error for a state file that no longer fits its component."""
+def schema_error(rows: RowFormat, ref: FileRef, misfits: Misfits) -> Refused:
+    """The error for a state file that does not fit its component, with the ways out."""
+    component, record = rows.component, rows.record.__name__
+    ways = []
+    if misfits.gone and not misfits.key:
+        names = [text.partition(" ")[0] for text in misfits.gone]
+        ways.append(f"if a field was renamed, say so in renamed_from of {record}")
+        ways.append(
+            "if it is no longer needed, start once with " + " ".join(f"--drop-state {component}.{n}" for n in names)
+        )
+    if misfits.key:
+        ways.append(
+            "a key cannot be changed: if only the name of a field was, say so in renamed_from of the event; else change it back, "
+            "or give the component a new id, and drop the state of the old one"
+        )
+    else:
+        ways.append(f"give {record} the next schema_version, and a migrate() that makes the new record of a stored row")
+    ways.append(f"or begin with empty state: start once with --drop-state {component}")
     return Refused(
         "SW-STATE-SCHEMA",
-        f"the stored state of {rows.component} no longer fits {rows.record.__name__} and its key: "
-        f"{'; '.join(misfits)} ({ref.path})",
-        f"change {rows.record.__name__} or the key back; a field may be added if it has a default. Or begin with empty state: "
-        f"start once with --drop-state {rows.component}",
+        f"the stored state of {component} no longer fits {record} and its key: "
+        f"{'; '.join((*misfits.key, *misfits.gone, *misfits.other))} ({ref.path})",
+        f"change {record} or the key back; {'; '.join(ways)}",
     )

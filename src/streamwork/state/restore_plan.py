@@ -23,7 +23,7 @@ class Change(Enum):
 
     SAME = "same"
     ADDED = "added"  # it has no state yet
-    CHANGED = "changed"  # its parallelism or the columns of its state
+    CHANGED = "changed"  # its parallelism, its id, or the columns of its state
     GONE = "gone"
 
 
@@ -51,6 +51,7 @@ class ComponentPlan:
 
     pieces: Mapping[str, tuple[Piece, ...]]  # by instance
     casts: bool = False  # the rows are brought to other columns
+    drops: tuple[str, ...] = ()  # stored fields that are left out
     divides: bool = False  # instance state: the component divides the records of all pieces, which each instance has
 
     @classmethod
@@ -94,13 +95,6 @@ class ComponentPlan:
         """True if the number of its instances differs from what is stored."""
         return self.divides or any(piece.groups is not None for pieces in self.pieces.values() for piece in pieces)
 
-    def summary(self, name: str) -> str:
-        """What is done with the component of that name, as text."""
-        if not self.is_changed:
-            return f"{name} from elsewhere"
-        found = [f"{name} for {len(self.pieces)} instances"] if self.is_spread else [name]
-        return ", ".join([*found, *(["in new columns"] if self.casts else [])])
-
     def is_in_place(self, folder: Path) -> bool:
         """True if each instance goes on with one chain of that folder, whole and as it is."""
         return not (self.casts or self.divides) and all(
@@ -123,6 +117,7 @@ class RestorePlan:
     changes: Mapping[str, Change] = field(
         default_factory=dict
     )  # of every component that has state, now or in what is stored
+    details: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # component -> what is different
 
     @property
     def is_in_place(self) -> bool:
@@ -138,6 +133,5 @@ class RestorePlan:
     @property
     def summary(self) -> str:
         """What is rewritten, as text."""
-        return "; ".join(
-            part.summary(name) for name, part in self.components.items() if not part.is_in_place(self.folder)
-        )
+        parts = [name for name, part in self.components.items() if not part.is_in_place(self.folder)]
+        return "; ".join(f"{name} ({', '.join(self.details.get(name, ())) or 'from elsewhere'})" for name in parts)

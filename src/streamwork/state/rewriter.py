@@ -1,12 +1,12 @@
 """`StateRewriter`: rewrites the state of components, as a restore plan says, file to file.
 
 Keys go to the instance of their key group; a row keeps its timers and the epoch that wrote it. Rows are brought to the columns
-that the component has now (`RowFormat.conform`). Instances of which nothing is stored get no file.
+that the component has now (`Evolution`). Instances of which nothing is stored get no file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,10 +35,12 @@ class StateRewriter:
         self._target = target
         self._epoch = epoch
         self._stem = stem
+        self._drops: Collection[str] = ()
         self._last: tuple[Piece | None, pa.Table | None] = (None, None)  # the chain that was read last
 
     def write(self, rows: RowFormat, plan: ComponentPlan, rescale: Rescale | None = None) -> Chains:
         """The new chain of each instance. `rescale` divides the records of instances, if the plan asks for it."""
+        self._drops = plan.drops
         if rows.key_names:
             return self._write_keys(rows, plan)
         if plan.divides:
@@ -110,7 +112,7 @@ class StateRewriter:
     # ---- files ----------------------------------------------------------------------------------------------------
 
     def _tables(self, rows: RowFormat, piece: Piece) -> list[pa.Table]:
-        return StateFiles(self._disk, piece.folder).tables(rows, piece.chain)
+        return StateFiles(self._disk, piece.folder).tables(rows, piece.chain, self._drops)
 
     def _place(self, rows: RowFormat, instance: str) -> str:
         return f"state/{rows.component}/{instance}/{self._epoch:012d}-{self._stem}"

@@ -8,7 +8,7 @@ DuckDB, Polars, pandas and Spark read it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from enum import Enum
 from typing import Any
@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 from streamwork.components import Event, Key, Record, Timer, TimerClock
 from streamwork.components.batches import halving, take
 from streamwork.components.columns import culprit, misfit_error, to_structs
-from streamwork.components.defaults import Conform, defaults_of
+from streamwork.components.defaults import defaults_of
 from streamwork.components.field_types import FieldType, Misfit, Oversized, array_of, show
 from streamwork.components.hashing import hash_columns
 from streamwork.components.schema import arrow_schema, build_column, fields_of
 from streamwork.errors import JobFailed
+from streamwork.state.evolution import Evolution, Misfits
 from streamwork.state.keyed import InstanceState, KeyedState, State
 from streamwork.state.layer import Layer
 from streamwork.state.layered_table import LayeredTable
@@ -80,36 +81,30 @@ class RowFormat:
         self._key_types = {name: known[name] for name in key.fields} if key else {}
         self._identity = {**self._key_types, **(fields_of(sub_key) if sub_key else {})}
         key_fields = [pa.field(name, kind.arrow, kind.nullable) for name, kind in self._identity.items()]
-        self.schema = pa.schema([*key_fields, *arrow_schema(record), *OWN_FIELDS])
+        schema = pa.schema([*key_fields, *arrow_schema(record), *OWN_FIELDS])
+        renamed = {name: was for name, was in event.renamed_from.items() if name in self._key_types}
         self.defaults = defaults_of(record)
-        self.conform = Conform(self.schema, self.defaults)
-        """Brings rows that were written before the record gained fields to the schema; see `misfits`."""
+        self.evolution = Evolution(
+            component,
+            schema,
+            record,
+            self.defaults,
+            self._key_types,
+            fields_of(sub_key) if sub_key else (),
+            {**renamed, **record.renamed_from},
+        )
+        """Brings rows that were written before the record or its key changed to the schema."""
+        self.schema = self.evolution.schema
         self._thawed = [*self.key_names, *record.__struct_fields__, "__deleted"]
 
-    def is_current(self, stored: pa.Schema) -> bool:
-        """True if rows of this schema are as they would be written now, but for the order of columns."""
-        return len(stored) == len(self.schema) and all(
-            field.name in stored.names and stored.field(field.name).equals(field) for field in self.schema
-        )
+    @property
+    def key_fields(self) -> list[str]:
+        """The fields of the key, without those of the sub-key."""
+        return list(self._key_types)
 
-    def misfits(self, stored: pa.Schema) -> list[str]:
-        """Why rows of this schema cannot be used; nothing if they can. A field that is new has its default, one may become
-        optional, and the order of columns does not matter.
-        """
-        has = {field.name: field for field in stored}
-        gone = [
-            f"{name} ({field.type}) is no longer there" for name, field in has.items() if name not in self.schema.names
-        ]
-        new, other = [], []
-        for field in self.schema:
-            if (old := has.get(field.name)) is None:
-                if field.name not in self.defaults:
-                    new.append(f"{field.name} ({field.type}) is new")
-            elif old.type != field.type:
-                other.append(f"{field.name} was {old.type} and is now {field.type}")
-            elif old.nullable and not field.nullable:
-                other.append(f"{field.name} was optional and no longer is")
-        return gone + new + other
+    def misfits(self, stored: pa.Schema, drops: Collection[str] = ()) -> Misfits:
+        """Why rows of this schema cannot be used; nothing if they can. `drops` are fields that are left out."""
+        return self.evolution.misfits(stored, drops)
 
     def new_state(self) -> State:
         match self._kind:

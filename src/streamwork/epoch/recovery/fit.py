@@ -12,7 +12,7 @@ A start raises the first reason (`Unfit.refused`); tools may list all of them. R
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ from streamwork.state.files import schema_error
 from streamwork.state.rows import RowFormat
 from streamwork.world import FileRef
 
+NO_FIELDS: Mapping[str, Collection[str]] = {}
+
 
 @dataclass(frozen=True)
 class Unfit:
@@ -36,6 +38,7 @@ class Unfit:
 
     reasons: tuple[Refused, ...]
     changes: Mapping[str, Change]
+    details: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # component -> what is different
 
     @property
     def refused(self) -> Refused:
@@ -54,6 +57,8 @@ def fit(
     stored_in: Path | None = None,
     unknown_drops: Sequence[str] = (),
     held: Collection[str] = (),
+    drop_fields: Mapping[str, Collection[str]] = NO_FIELDS,
+    requested: Mapping[str, Collection[str]] = NO_FIELDS,
     changed_inputs: Callable[[], Iterable[tuple[str, str]]] = tuple,
     promise: Promise | None = None,
 ) -> RestorePlan | Unfit:
@@ -61,55 +66,82 @@ def fit(
 
     `chains` are its sound state files, without components whose state is dropped: below `folder`, that of the job, or in another
     folder that they are `stored_in`. `unknown_drops` are components whose state is to be dropped although the manifest holds
-    none, `held` those it holds. `changed_inputs` gives (source, partition) of inputs that are not recognised. `promise` is what
-    the last start promised, if it must not change.
+    none, `held` those it holds; `drop_fields` are fields that are left out, by component, and those that are `requested` must be
+    there. `changed_inputs` gives (source, partition) of inputs that are not recognised. `promise` is what the last start
+    promised, if it must not change.
     """
     formats = {node.id: row_format(graph, node, groups) for node in graph.stateful}
     reasons = [not_held(unknown_drops, held)] if unknown_drops else []  # 1
     reasons += _sources(graph, manifest)  # 2
     changes = dict.fromkeys(formats, Change.ADDED)
+    details: dict[str, tuple[str, ...]] = {}
     parts: dict[str, ComponentPlan] = {}
     for component, instances in chains.items():  # 3
         changes[component] = Change.GONE
         if component not in formats:
             reasons.append(_orphan(manifest, component))
             continue
-        found = _component(graph[component], groups, formats[component], instances, schema_of, stored_in or folder)
-        if isinstance(found, ComponentPlan):
+        compared = _Comparison(graph[component], groups, formats[component], drop_fields.get(component, ()))
+        compared.requested = requested.get(component, ())
+        found = compared.plan(instances, schema_of, stored_in or folder)
+        details[component] = tuple(compared.details)
+        reasons += compared.reasons
+        changes[component] = Change.CHANGED
+        if found is not None:
             parts[component] = found
             changes[component] = Change.CHANGED if found.is_changed else Change.SAME
-        else:
-            reasons += found
-            changes[component] = Change.CHANGED
     if not reasons:
         reasons += [source_changed(source, partition) for source, partition in changed_inputs()]  # 4
     if promise is not None and promise != graph.promise:
         reasons.append(_semantics(promise, graph.promise))  # 5
     if reasons:
-        return Unfit(tuple(reasons), changes)
-    return RestorePlan(folder, parts, changes)
+        return Unfit(tuple(reasons), changes, details)
+    return RestorePlan(folder, parts, changes, details)
 
 
-def _component(
-    node: Node,
-    groups: int,
-    rows: RowFormat,
-    instances: Mapping[str, tuple[FileRef, ...]],
-    schema_of: Callable[[FileRef], pa.Schema],
-    stored_in: Path,
-) -> ComponentPlan | list[Refused]:
-    """What a component is restored from, or why it cannot be."""
-    reasons, casts = [], False
-    for ref in (chain[-1] for chain in instances.values() if chain):
-        stored = schema_of(ref)
-        if misfits := rows.misfits(stored):
-            reasons.append(schema_error(rows, ref, misfits))
-            break
-        casts = casts or not rows.is_current(stored)
-    plan = _layout(node, groups, instances, stored_in)
-    if isinstance(plan, Refused):
-        reasons.append(plan)
-    return reasons if reasons or isinstance(plan, Refused) else replace(plan, casts=casts)
+class _Comparison:
+    """What is stored of one component, compared with what it keeps now."""
+
+    def __init__(self, node: Node, groups: int, rows: RowFormat, drops: Collection[str]) -> None:
+        self.details: list[str] = []
+        self.reasons: list[Refused] = []
+        self.requested: Collection[str] = ()  # fields that a person wants to drop
+        self._node = node
+        self._groups = groups
+        self._rows = rows
+        self._drops = drops
+
+    def plan(
+        self, instances: Mapping[str, tuple[FileRef, ...]], schema_of: Callable[[FileRef], pa.Schema], stored_in: Path
+    ) -> ComponentPlan | None:
+        """What the component is restored from; None, with reasons, if it cannot be."""
+        casts, drops = self._columns([chain[-1] for chain in instances.values() if chain], schema_of)
+        plan = _layout(self._node, self._groups, instances, stored_in)
+        if isinstance(plan, Refused):
+            self.reasons.append(plan)
+            return None
+        if plan.is_spread:
+            self.details.append(f"{len(instances)} instances become {len(plan.pieces)}")
+        return None if self.reasons else replace(plan, casts=casts, drops=drops)
+
+    def _columns(
+        self, newest: Sequence[FileRef], schema_of: Callable[[FileRef], pa.Schema]
+    ) -> tuple[bool, tuple[str, ...]]:
+        """Must rows be brought to other columns? And the fields that are left out."""
+        rows, casts, names = self._rows, False, set[str]()
+        for ref in newest:
+            stored = schema_of(ref)
+            names |= set(stored.names)
+            if misfits := rows.misfits(stored, self._drops):
+                self.reasons.append(schema_error(rows, ref, misfits))
+                return False, ()
+            casts = casts or not rows.evolution.is_current(stored)
+            self.details += [one for one in rows.evolution.changes(stored, self._drops) if one not in self.details]
+        kept = {*rows.key_names, *(name for name in names if name.startswith("__"))}
+        if unknown := [name for name in self.requested if newest and (name not in names or name in kept)]:
+            self.reasons.append(_no_field(self._node.id, unknown[0], sorted(names - kept)))
+        drops = tuple(sorted((names - kept) & set(self._drops)))
+        return casts or bool(drops), drops
 
 
 def _layout(
@@ -174,6 +206,15 @@ def _semantics(before: Promise, now: Promise) -> Refused:
         "SW-SEMANTICS-CHANGED",
         f"this job ran {before} until now, and is to run {now}: its targets were written under the old promise",
         f"to change the semantics, start once with --change-semantics; else run it with {before.options}",
+    )
+
+
+def _no_field(component: str, name: str, known: Sequence[str]) -> Refused:
+    return Refused(
+        "SW-STATE-UNKNOWN",
+        f"--drop-state {component}.{name}: the stored state of {component!r} has no field {name!r} to drop; it has "
+        f"{', '.join(known)}",
+        "leave --drop-state out if it was dropped before; else correct the name",
     )
 
 

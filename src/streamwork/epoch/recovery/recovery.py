@@ -44,11 +44,11 @@ from streamwork.epoch.recovery.sink_paths import SinkPaths
 from streamwork.epoch.recovery.verify import Verifier
 from streamwork.epoch.sinks import Sinks
 from streamwork.epoch.slices import by_report
-from streamwork.epoch.start_records import Drop
+from streamwork.epoch.start_records import Drop, fields_among
 from streamwork.epoch.store import Identity, Store, Stored
 from streamwork.errors import Refused
 from streamwork.job import Graph
-from streamwork.state import FileChains, RestorePlan, StateFiles
+from streamwork.state import Change, FileChains, RestorePlan, StateFiles
 
 NOTHING = Drop()
 
@@ -105,6 +105,7 @@ class Recovery:
         held = set(newest.components) - self._fences.starts.dropped_after(newest.fence)
         if self._drop.components and self._fences.starts.has_dropped(self._drop):
             self._drop = NOTHING
+        wanted = {*self._drop.whole, *self._drop.fields}
         found = fit(
             self._graph,
             identity.groups,
@@ -112,8 +113,10 @@ class Recovery:
             self._chains(newest),
             self._files.schema,
             folder=self._store.folder,
-            unknown_drops=sorted(set(self._drop.components) - held),
+            unknown_drops=sorted(wanted - held),
             held=held,
+            drop_fields=self._dropped_fields(newest),
+            requested=self._drop.fields,
             changed_inputs=lambda: changed_inputs(self._graph, self._store.sources()),
             promise=None if self._change_semantics else self._fences.starts.promise(),
         )
@@ -144,7 +147,8 @@ class Recovery:
             self._outdated = {name: row.position for name, row in rows if row is not None and row.position is not None}
         self._fences.check(fence)
         chains, folder = self._chains(point.at), self._store.folder
-        plan = fit(self._graph, identity.groups, point.at, chains, self._files.schema, folder=folder)
+        drops = self._dropped_fields(point.at)
+        plan = fit(self._graph, identity.groups, point.at, chains, self._files.schema, folder=folder, drop_fields=drops)
         if isinstance(plan, Unfit):
             raise plan.refused
         self._plan, self._groups = plan, identity.groups
@@ -178,6 +182,9 @@ class Recovery:
         )
         at, plan, line = point.at, self._plan, self._catalogue.line(point.at)
         story = self._story(point, torn)
+        if at.reached_by:
+            added = [name for name, change in plan.changes.items() if change is Change.ADDED]
+            story += tuple(f"{name} is new: it begins with empty state" for name in added)
         if not plan.is_in_place:  # 7c
             self._effects.publish(at)
             ahead = frozenset(name for name, _ in point.ahead)
@@ -247,6 +254,10 @@ class Recovery:
         """Components whose state in a manifest does not count: a later start has dropped it, or this one does."""
         return self._fences.starts.dropped_after(manifest.fence) | set(self._drop.components)
 
+    def _dropped_fields(self, manifest: Manifest) -> dict[str, frozenset[str]]:
+        """Fields whose values in a manifest do not count, by component."""
+        return fields_among(self._dropped(manifest))
+
     def _by_plan(self) -> list[Plan]:
         """The plans that can be read and that name every end: those whose epochs can be computed again."""
         found = []
@@ -280,7 +291,7 @@ class Recovery:
             "computed again, and not written again"
             for name, position in point.ahead
         ]
-        for name in sorted(set(self._drop.components) & point.at.components.keys()):
+        for name in sorted(set(self._drop.whole) & point.at.components.keys()):
             goes_on = "; it begins with empty state" if name in {n.id for n in self._graph.stateful} else ""
             lines.append(f"the state of {name} in checkpoint {point.at.epoch} is dropped{goes_on}")
         lines += [f"fell back to checkpoint {point.at.epoch}, where sink {name} is, too" for name in point.rebases]

@@ -40,6 +40,7 @@ from streamwork.epoch.recovery.fit import Unfit, fit
 from streamwork.epoch.savepoints.input import missing_input
 from streamwork.epoch.savepoints.origin import Origin
 from streamwork.epoch.sinks import Sinks
+from streamwork.epoch.start_records import fields_among
 from streamwork.epoch.store import Identity, Store
 from streamwork.errors import Refused
 from streamwork.job import Graph, Settings
@@ -149,8 +150,10 @@ class Restoring:
             files.schema,
             folder=self._store.folder,
             stored_in=origin.folder,
-            unknown_drops=sorted(set(self._choices.drop_state) - origin.chains.keys()),
+            unknown_drops=sorted({name.partition(".")[0] for name in self._choices.drop_state} - origin.chains.keys()),
             held=origin.chains.keys(),
+            drop_fields=fields_among(self._choices.drop_state),
+            requested=fields_among(self._choices.drop_state),
             changed_inputs=lambda: changed_inputs(graph, origin.sources),
             promise=None if self._choices.change_semantics else origin.promise,
         )
