@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from streamwork.components import Position
 from streamwork.delivery.counts import KINDS
@@ -32,6 +32,7 @@ class ManifestDraft:
     sinks: dict[str, SinkPart] = field(default_factory=dict)
     failed: tuple[FileRef, ...] = ()
     taken: tuple[str, ...] = ()
+    ledgers: dict[str, str] | UnsetType = UNSET
 
     @classmethod
     def of(cls, graph: Graph, epoch: Epoch, parent: Manifest, known: FileChains) -> ManifestDraft:
@@ -79,4 +80,5 @@ class ManifestDraft:
             watermarks=self.watermarks,
             idle=self.idle or UNSET,
             floors=self.floors or UNSET,
+            ledgers=self.ledgers,
         )

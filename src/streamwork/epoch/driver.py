@@ -58,6 +58,7 @@ from streamwork.epoch.host import Host
 from streamwork.epoch.in_doubt import InDoubt
 from streamwork.epoch.in_flight import InFlight
 from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.names import Names
 from streamwork.epoch.participant import Participant, inform
 from streamwork.epoch.parts import Parts
 from streamwork.epoch.phases import Listener, Phase
@@ -103,6 +104,7 @@ class Driver:
         """
         self.graph = graph
         self.at: Manifest
+        store = store.named(Names.of(graph))
         self.fences = Fences(store.disk, store.folder, clock, processes or RealProcesses())
         self._settings = settings
         self._store = store

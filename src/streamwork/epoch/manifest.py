@@ -66,6 +66,9 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     basis: int | msgspec.UnsetType = (
         msgspec.UNSET
     )  # of one that only has the state in other files: whose positions it has
+    ledgers: dict[str, str] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # sink -> the id in its ledger row, of sinks that were renamed
     seal: str = ""
 
     def __post_init__(self) -> None:
@@ -108,6 +111,16 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
     def _bytes(self) -> bytes:
         """Made once: it is written twice, and its hash goes to every sink."""
         return to_bytes(self)
+
+    @cached_property
+    def as_written(self) -> Manifest:
+        """The manifest in the names that components had when it was written; mostly itself."""
+        return self
+
+    def written_as(self, written: Manifest) -> Manifest:
+        """This manifest, made of one by renaming components: it keeps the bytes and the hash."""
+        self.__dict__.update(_bytes=written.to_bytes(), sha256=written.sha256, as_written=written)
+        return self
 
     @cached_property
     def sha256(self) -> str:

@@ -73,7 +73,7 @@ class Redelivery(Participant):
         at, fence = footing.at, footing.fence
         self._fence, self._taken_to = fence, at.positions[INBOX]
         self._layout = Layout.of(self._graph, footing.identity.groups)
-        self.waiting = tuple(self._policy.bounded(self._inbox.read_waiting(at.failed), self._now()))
+        self.waiting = tuple(self._policy.bounded(self._waiting(at), self._now()))
         self._accounted = {taken_key(path): path for path in at.taken}
         for node in self._graph.polled:
             if node.component.replayable:  # it gives again by itself what it gave to abandoned attempts
@@ -94,6 +94,15 @@ class Redelivery(Participant):
         if not waiting:
             return ()
         return (f"events are no longer acknowledged: {len(waiting):,} that waited come again, through the inbox",)
+
+    def _waiting(self, at: Manifest) -> list[Waiting]:
+        """The events that wait, under the names that components have now."""
+        port = self._store.names.port
+        waiting = self._inbox.read_waiting(at.failed)
+        return [msgspec.structs.replace(one, source=port(one.source)) for one in waiting]
+
+    def _renamed(self, entry: Entry) -> Entry:
+        return msgspec.structs.replace(entry, component=self._store.names.port(entry.component))
 
     # ---- plan -----------------------------------------------------------------------------------------------------
 
@@ -117,7 +126,7 @@ class Redelivery(Participant):
         """Say what the epoch processes besides its slices."""
         plan = epoch.plan
         self._taken_to = max(self._taken_to, plan.end[INBOX])
-        entries = self._inbox.between(plan.start[INBOX], plan.end[INBOX])
+        entries = map(self._renamed, self._inbox.between(plan.start[INBOX], plan.end[INBOX]))
         coming = [_coming(entry) for entry in entries]
         self._under_way.pop(epoch.number, None)
         if not self._tracks:
@@ -170,7 +179,8 @@ class Redelivery(Participant):
         file the one of the highest fence.
         """
         known = {*self._accounted, *(one.key for one in self._adopted)}
-        lost = [node.id for node in self._graph.polled if not node.component.replayable]
+        polled = [node.id for node in self._graph.polled if not node.component.replayable]
+        lost = [*polled, *(was for name in polled for was in self._store.names.former(name))]
         found = sorted((one for source in lost for one in self._inbox.taken(source, self._fence)), key=_by_fence)
         newest = {one.key: one for one in found}
         flying = {(self._fence, epoch) for epoch in self._under_way}
@@ -185,7 +195,7 @@ class Redelivery(Participant):
         return mine
 
     def _events_of(self, taken: Taken) -> list[Waiting]:
-        source, why = taken.source, "its epoch was abandoned"
+        source, why = self._store.names.port(taken.source), "its epoch was abandoned"
         return [
             Waiting(f"{taken.key}-{i}", source, taken.instance, event, 0, 0, False, source, why)
             for i, event in enumerate(self._inbox.read_taken(taken.path))

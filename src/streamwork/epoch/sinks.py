@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from streamwork.components import LedgerEntry, LedgerRow, Observer, Position, Sink
@@ -20,7 +21,7 @@ from streamwork.epoch.manifest import Manifest, SinkPart
 from streamwork.epoch.participant import Participant
 from streamwork.epoch.rejected import sift
 from streamwork.epoch.store import Store
-from streamwork.errors import JobFailed, StreamworkError, described, raised_at
+from streamwork.errors import JobFailed, Refused, StreamworkError, described, raised_at
 from streamwork.job import Graph, Node
 from streamwork.job.semantics import Isolation
 
@@ -40,6 +41,7 @@ class Sinks(Participant):
         self._letters = DeadLetters(store.disk, store.folder)
         self._uid = ""
         self._fence = 0
+        self._ids: dict[str, str] = {}  # sink -> the id that its ledger row has, where it is another one
         self.refusals = {"dropped": 0, "dead_letters": 0}
         """Rows that sinks refused at a commit of this driver: how many were "dropped", how many became "dead_letters"."""
         self._refused: dict[int, dict[str, tuple[str, int]]] = {}  # epoch -> as `Refusals`
@@ -54,10 +56,29 @@ class Sinks(Participant):
         """The sinks that have a ledger row once they are registered."""
         return list(self._ledgered)
 
+    def known_as(self, manifest: Manifest) -> None:
+        """A manifest of the job says under which ids its ledgers know the sinks. To be called first."""
+        self._ids = self._store.names.ledgers(manifest, self._graph)
+        for name in self._previewed:
+            if name in self._ids:
+                raise Refused(
+                    "SW-SINK-RENAMED",
+                    f"sink {name} has isolation=read-uncommitted, but its target knows it as {self._ids[name]!r}",
+                    f"give it the id {self._ids[name]!r} again, or leave isolation= out",
+                )
+
+    @property
+    def known_ids(self) -> dict[str, str] | msgspec.UnsetType:
+        """For a manifest: the ids in ledgers, where they are others than those of the sinks."""
+        return self._ids or msgspec.UNSET
+
+    def _id(self, name: str) -> str:
+        return self._ids.get(name, name)
+
     def check_targets(self, uid: str) -> None:
         """Refuse targets that are not this job's, before anything is made; `uid` is empty if the job is new."""
         for name, sink in self._ledgered.items():
-            sink.check_target(uid, name)
+            sink.check_target(uid, self._id(name))
 
     def open(self) -> None:
         for name, node in self._nodes.items():
@@ -65,13 +86,20 @@ class Sinks(Participant):
             self._sinks[name].open(node.takes)
 
     def ledgers(self, uid: str) -> dict[str, LedgerRow | None]:
-        return {name: sink.ledger(uid, name) for name, sink in self._ledgered.items()}
+        """The ledger rows, with positions in the names that sources have now."""
+        rows = {name: sink.ledger(uid, self._id(name)) for name, sink in self._ledgered.items()}
+        return {name: None if row is None else self._in_names_of_today(row) for name, row in rows.items()}
+
+    def _in_names_of_today(self, row: LedgerRow) -> LedgerRow:
+        if row.position is None:
+            return row
+        return msgspec.structs.replace(row, position=self._store.names.position(row.position))
 
     def register(self, uid: str, fence: int, tell: Callable[[str], None]) -> None:
         """Write the fence into every sink that keeps one: from here on no older driver gets anything committed."""
         self._uid, self._fence = uid, fence
         for name, sink in self._ledgered.items():
-            sink.register(uid, name, fence)
+            sink.register(uid, self._id(name), fence)
             if name in self._previewed:
                 sink.open_previews(uid, name)
             tell(name)
@@ -91,19 +119,14 @@ class Sinks(Participant):
 
         Without its parent, which may be gone, the sink must be where the parent left it: its row names it.
         """
-        sink = self._sinks[name]
-        if parent is None:
-            row = sink.ledger(self._uid, name)
-            start = row.position if row is not None and row.position is not None else Position()
-        else:
-            start = parent.positions
+        start = self._written(name) if parent is None else parent.as_written.positions
         entry = LedgerEntry(
             uid=self._uid,
-            sink=name,
+            sink=self._id(name),
             fence=self._fence,
             epoch=manifest.epoch,
             start=start,
-            end=manifest.positions,
+            end=manifest.as_written.positions,
             parent_sha256=manifest.parent_sha256,
             manifest_sha256=manifest.sha256,
             deterministic=deterministic,
@@ -130,18 +153,23 @@ class Sinks(Participant):
                 "correct the target, or what the sink calls, and start again: the checkpoint is committed then",
             ) from error
 
-    def rebase(self, name: str, manifest: Manifest, start: Position | None = None) -> None:
-        """The sink has every row up to this manifest, from one that cannot be used: let its row name this one. `start` is where
-        its row is, if that is elsewhere.
+    def _written(self, name: str) -> Position:
+        """The position of a sink, in the names that its ledger row has."""
+        row = self._sinks[name].ledger(self._uid, self._id(name))
+        return row.position if row is not None and row.position is not None else Position()
+
+    def rebase(self, name: str, manifest: Manifest) -> None:
+        """The sink has every row up to this manifest, from one that cannot be used, or committed none of them: let its row name
+        this one.
         """
         self._sinks[name].commit(
             LedgerEntry(
                 uid=self._uid,
-                sink=name,
+                sink=self._id(name),
                 fence=self._fence,
                 epoch=manifest.epoch,
-                start=manifest.positions if start is None else start,
-                end=manifest.positions,
+                start=self._written(name),
+                end=manifest.as_written.positions,
                 parent_sha256=manifest.parent_sha256,
                 manifest_sha256=manifest.sha256,
                 deterministic=True,
@@ -152,11 +180,11 @@ class Sinks(Participant):
 
     def cannot_rewind(self, name: str, uid: str, to: LedgerRow) -> str:
         """Why a sink cannot be rewound to a checkpoint; empty if it can."""
-        return self._sinks[name].cannot_rewind(uid, name, to)
+        return self._sinks[name].cannot_rewind(uid, self._id(name), to)
 
     def rewind(self, name: str, uid: str, to: LedgerRow) -> int:
         """Remove what a sink has beyond a checkpoint. Returns the number of rows."""
-        return self._sinks[name].rewind(uid, name, to)
+        return self._sinks[name].rewind(uid, self._id(name), to)
 
     def refused(self, epoch: int) -> Refusals:
         """The rows of this epoch that sinks refused. These, and those of older epochs, are forgotten then."""
@@ -172,6 +200,7 @@ class Sinks(Participant):
             for node in self._graph.sinks
             if self._graph.is_staged(node)
         }
+        draft.ledgers = self.known_ids
 
     def completed(self, epoch: Epoch) -> None:
         """Show the rows to observers."""

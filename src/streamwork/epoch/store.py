@@ -11,6 +11,7 @@ ROOT/JOB/quarantine/FENCE/...                   what the start of that fence cou
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from streamwork.components.position import Position
 from streamwork.delivery.inbox import WAITING
 from streamwork.delivery.letters import QUARANTINE
 from streamwork.epoch.manifest import Manifest, Plan
+from streamwork.epoch.names import Names
 from streamwork.epoch.sealed import decode_sealed, read_sealed, to_bytes
 from streamwork.errors import Refused
 from streamwork.job import Graph
@@ -74,6 +76,13 @@ class Store:
         self.disk = disk
         self.folder = root / job
         self._checkpoints = self.folder / "checkpoints"
+        self.names = Names({})
+
+    def named(self, names: Names) -> Store:
+        """The same folder, read in the names that components have now."""
+        store = copy.copy(self)
+        store.names = names
+        return store
 
     # ---- identity -------------------------------------------------------------------------------------------------
 
@@ -159,7 +168,7 @@ class Store:
         self.disk.create(self._path(plan.epoch, PLAN), to_bytes(plan))
 
     def plan(self, epoch: int) -> Plan:
-        return self._read(epoch, PLAN, Plan)
+        return self.names.plan(self._read(epoch, PLAN, Plan))
 
     def write_prepared(self, manifest: Manifest) -> None:
         self.disk.create(self._path(manifest.epoch, PREPARED), manifest.to_bytes())
@@ -180,10 +189,10 @@ class Store:
     def manifest(self, epoch: int) -> Manifest:
         """From whichever of its two copies is whole. Refuses if none is."""
         try:
-            return self._read(epoch, COMPLETED, Manifest)
+            return self.names.manifest(self._read(epoch, COMPLETED, Manifest))
         except Refused as damaged:
             try:
-                return self._read(epoch, PREPARED, Manifest)
+                return self.names.manifest(self._read(epoch, PREPARED, Manifest))
             except Refused:
                 raise damaged from None
 
@@ -196,7 +205,7 @@ class Store:
             for suffix in (COMPLETED, PREPARED):
                 if epoch in copies[suffix]:
                     try:
-                        manifest = manifest or self._read(epoch, suffix, Manifest)
+                        manifest = manifest or self.names.manifest(self._read(epoch, suffix, Manifest))
                     except Refused as damaged:
                         problems.append(damaged.cause)
             found.append(Stored(epoch, epoch in copies[COMPLETED], manifest, "; ".join(problems)))
@@ -264,7 +273,7 @@ class Store:
             for suffix in (COMPLETED, PREPARED):
                 path = self.folder / QUARANTINE / fence / "checkpoints" / f"{epoch:012d}{suffix}"
                 with contextlib.suppress(Refused):
-                    return read_sealed(self.disk, path, Manifest, CHECKPOINT_FILE)
+                    return self.names.manifest(read_sealed(self.disk, path, Manifest, CHECKPOINT_FILE))
         return None
 
     def clean_up(self, fence: int, named: Collection[str], done: int) -> None:
@@ -307,7 +316,7 @@ class Store:
             return {}
         data = self.disk.read(path)
         try:
-            return decode_sealed(path, data, Marks, CHECKPOINT_FILE).marks
+            return self.names.marks(decode_sealed(path, data, Marks, CHECKPOINT_FILE).marks)
         except Refused as damaged:
             try:  # as an older version wrote it: SOURCE -> mark
                 return msgspec.json.decode(data, type=dict[str, str])

@@ -40,6 +40,14 @@ class Graph:
         for node_id in ids:
             if ids.count(node_id) > 1:
                 raise duplicate_id(self.job, node_id)
+        former = [was for node in self.nodes for was in node.renamed_from]
+        for was in former:
+            if was in ids or former.count(was) > 1:
+                raise WrongUse(
+                    "SW-JOB-RENAMED",
+                    f"renamed_from={was!r} of job {self.job!r} names a component that it still has, or is given twice",
+                    "give each component the id that it alone had",
+                )
         if not self.sources:
             raise WrongUse(
                 "SW-JOB-NO-SOURCE", f"job {self.job!r} has no source", "begin it with job.source(..., id=...)"

@@ -24,7 +24,7 @@ from streamwork.job import draw, params
 from streamwork.job.backoff import Backoff
 from streamwork.job.graph import Graph, duplicate_id
 from streamwork.job.names import check_name
-from streamwork.job.node import Input, Node, NodeKind
+from streamwork.job.node import Input, Node, NodeKind, ids
 from streamwork.job.operators import not_a
 from streamwork.job.parallelism import instances
 from streamwork.job.retry import Retry
@@ -114,6 +114,7 @@ class Job:
         idle_after: str | float | None = None,
         max_ahead: str | float | None = None,
         parallelism: int | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[E]:
         """Add a source and return its stream. `time` names the field with the time of an event: it is event time, for timers and
         watermarks.
@@ -128,6 +129,8 @@ class Job:
         Without `parallelism=`, a source with offsets has as many instances as the job's parallelism, but no more than it has
         partitions. A `Source` or `StatefulSource` has one; with more, each instance must read its own part of the input
         (`setup_instance` gets their number).
+
+        `renamed_from` is the id that the source had, or several, newest first: its positions go on under the new one.
         """
         if not isinstance(source, OffsetSource | Source | StatefulSource):
             raise not_a("source", source, "JsonLines, ListSource or another source")
@@ -141,6 +144,7 @@ class Job:
                 time=time,
                 idle_after=None if idle_after is None else duration_in_microseconds(idle_after),
                 max_ahead=None if max_ahead is None else duration_in_microseconds(max_ahead),
+                renamed_from=ids(renamed_from),
             ),
             parallelism,
         )
@@ -171,6 +175,8 @@ class Job:
         """The same job under another name, with other targets of its sinks: id -> what `Sink.with_target` takes."""
         forked = copy.copy(self)
         forked.name = check_name(name, "job name")
+        now = {was: id for id, node in self._nodes.items() for was in node.renamed_from}
+        targets = {now.get(id, id): target for id, target in targets.items()}
         forked._nodes = {id: _retargeted(node, targets.get(id)) for id, node in self._nodes.items()}
         sinks = [node.id for node in self._nodes.values() if node.kind is NodeKind.SINK]
         for unknown in targets.keys() - set(sinks):

@@ -59,6 +59,7 @@ def make_table(
     history: Duration,
     lateness: Duration,
     parallelism: int | None,
+    renamed_from: tuple[str, ...] = (),
 ) -> Table[E]:
     side = Side(id, stream.event, Key.of(stream.event, key).fields)
     timed = time is not None or None not in declared_times(stream.job._nodes, stream._inputs).values()
@@ -74,7 +75,8 @@ def make_table(
         duration_in_microseconds(history),
         duration_in_microseconds(lateness),
     )
-    return Table(stream.apply(operator, key=side.key, id=id, parallelism=parallelism), operator)
+    made = stream.apply(operator, key=side.key, id=id, parallelism=parallelism, renamed_from=renamed_from)
+    return Table(made, operator)
 
 
 class JoinOptions(TypedDict, total=False):
@@ -99,6 +101,8 @@ class JoinOptions(TypedDict, total=False):
     """Two streams: the time field of the other one, if it has another name."""
     parallelism: int
     on_error: OnError | Retry
+    renamed_from: str | Sequence[str]
+    """The id that the join had, or several, newest first."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,7 @@ class JoinCall:
     other_time: str | None = None
     parallelism: int | None = None
     on_error: OnError | Retry | None = None
+    renamed_from: str | Sequence[str] = ()
 
     def build(self) -> Stream[Any]:
         """Add the components of the join."""
@@ -233,7 +238,13 @@ class JoinCall:
 
     def _apply(self, operator: Any, key: Sequence[str], others: dict[str, tuple[Stream[Any], Any]]) -> Stream[Any]:
         return self.stream.apply(
-            operator, key=key, id=self.id, others=others, parallelism=self.parallelism, on_error=self.on_error
+            operator,
+            key=key,
+            id=self.id,
+            others=others,
+            parallelism=self.parallelism,
+            on_error=self.on_error,
+            renamed_from=self.renamed_from,
         )
 
     def _check_keys(self, left: Side, other: Side) -> None:

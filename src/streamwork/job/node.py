@@ -88,9 +88,18 @@ class Node:
     ttl_clock: TimerClock = TimerClock.EVENT
     isolated: bool = False  # of an operator: in live mode it runs in a process of its own
     deadline: float | None = None  # of an isolated operator: seconds that one event may take
+    renamed_from: tuple[str, ...] = ()  # the ids that it had, newest first
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")
+        for was in self.renamed_from:
+            check_name(was, "former component id")
+        if self.renamed_from and self.isolation is Isolation.READ_UNCOMMITTED:
+            raise WrongUse(
+                "SW-JOB-RENAMED",
+                f"sink {self.id} is renamed, but shows rows before they are committed: these are known by the old id",
+                "keep the old id, or leave isolation= out",
+            )
         self._check_ports()
         for name in self.channels:
             check_name(name, "channel")
@@ -223,6 +232,11 @@ class Node:
             **_signature(first),
             **({"ports": {port.name: _signature(port) for port in others}} if others else {}),
         }
+
+
+def ids(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One id or several."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def arrow_types(kind: type[Event], names: Iterable[str]) -> tuple[pa.DataType, ...]:

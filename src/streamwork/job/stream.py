@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, Unpack, overload
 
 from streamwork.components import (
@@ -28,7 +28,7 @@ from streamwork.errors import WrongUse
 from streamwork.job.graph import check_types
 from streamwork.job.joining import JoinCall, JoinOptions, Table, make_table
 from streamwork.job.names import slug
-from streamwork.job.node import Input, Node, NodeKind, Port
+from streamwork.job.node import Input, Node, NodeKind, Port, ids
 from streamwork.job.operators import check_ports, check_ttl, checked, not_a
 from streamwork.job.retry import Retry, policy, policy_of_sink
 from streamwork.job.semantics import IsolationName, known_isolation
@@ -78,6 +78,7 @@ class Stream(Generic[E]):
         on_error: OnError | Retry | None = None,
         isolated: bool = False,
         deadline: str | float | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[O]: ...
 
     @overload
@@ -91,6 +92,7 @@ class Stream(Generic[E]):
         on_error: OnError | Retry | None = None,
         isolated: bool = False,
         deadline: str | float | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[O]: ...
 
     @overload
@@ -106,6 +108,7 @@ class Stream(Generic[E]):
         on_error: OnError | Retry | None = None,
         isolated: bool = False,
         deadline: str | float | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[O]: ...
 
     @overload
@@ -121,6 +124,7 @@ class Stream(Generic[E]):
         on_error: OnError | Retry | None = None,
         isolated: bool = False,
         deadline: str | float | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[O]: ...
 
     def apply(
@@ -137,6 +141,7 @@ class Stream(Generic[E]):
         on_error: OnError | Retry | None = None,
         isolated: bool = False,
         deadline: str | float | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[Any]:
         """Apply an operator to this stream. An operator with state needs `id=`; one that keeps it by key also `key=`, its field or
         fields. `others` are the streams at the other ports of a `TableOperator`, with their keys: ``{"right": (clicks, "user")}``.
@@ -156,6 +161,8 @@ class Stream(Generic[E]):
         `isolated`, under at-most-once: in live mode the operator runs in a process of its own behind a bounded queue. If it dies,
         hangs or lags, its results are missing, and everything else goes on; it is restarted with the state of its last
         checkpoint. `deadline` is how long one event may take; it implies `isolated`. Other modes ignore both.
+
+        `renamed_from` is the id that the operator had, or several, newest first: it goes on with the state of that id.
         """
         then, retry = policy(on_error)
         takes, keeps, gives = checked(operator, id, key is not None, grouping is not None, then, retry is not None)
@@ -181,6 +188,7 @@ class Stream(Generic[E]):
                 ttl_clock=clock,
                 isolated=isolated or deadline is not None,
                 deadline=None if deadline is None else seconds(deadline),
+                renamed_from=ids(renamed_from),
             ),
             parallelism,
         )
@@ -282,13 +290,14 @@ class Stream(Generic[E]):
         to: type[O] | None = None,
         keeps_key: bool = False,
         on_error: OnError | Retry | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[O]:
         """``function(event, state)`` changes the record of the event's key, and returns one event, or None for none.
 
         `keeps_key`: True if the event that it returns has the same key.
         """
         operator: KeyedOperator[E, R, O] = MapWithState(function, self.event, state, _gives(function, to), keeps_key)
-        return self.apply(operator, key=key, id=id, on_error=on_error)
+        return self.apply(operator, key=key, id=id, on_error=on_error, renamed_from=renamed_from)
 
     def table(
         self,
@@ -299,6 +308,7 @@ class Stream(Generic[E]):
         history: str | float = 0,
         lateness: str | float = 0,
         parallelism: int | None = None,
+        renamed_from: str | Sequence[str] = (),
     ) -> Table[E]:
         """This stream as a table for `join`: the newest event of each key.
 
@@ -307,7 +317,7 @@ class Stream(Generic[E]):
         the watermark of its partition is late: it goes to ``table.late``; joins wait for that long. Without event time, the event
         that arrives last is the table's.
         """
-        return make_table(self, key, id, time, history, lateness, parallelism)
+        return make_table(self, key, id, time, history, lateness, parallelism, ids(renamed_from))
 
     @overload
     def join(
@@ -347,6 +357,7 @@ class Stream(Generic[E]):
         trigger: Trigger[Any] | None = None,
         isolated: bool = False,
         deadline: str | float | None = None,
+        renamed_from: str | Sequence[str] = (),
         id: str,
     ) -> WindowedStream[E]:
         """Divide this stream into windows, per key, or without a key over all events::
@@ -359,13 +370,16 @@ class Stream(Generic[E]):
         emit        "close": when the window closes, and corrections; "epoch": before each checkpoint, if it has changed;
                     "event": with each event, the window's aggregates including it
         trigger     further results before the window closes
-        isolated, deadline   as in `apply`
+        isolated, deadline, renamed_from   as in `apply`
 
         Events that come too late for all their windows are on channel `late` of the result.
         """
         from streamwork.job.windowed import WindowedStream
 
-        return WindowedStream.of(self, window, key, lateness, time, clock, emit, trigger, id, isolated, deadline)
+        former = ids(renamed_from)
+        return WindowedStream.of(
+            self, window, key, lateness, time, clock, emit, trigger, id, isolated, deadline, former
+        )
 
     def sink(
         self,
@@ -374,12 +388,14 @@ class Stream(Generic[E]):
         id: str,
         on_error: OnError | None = None,
         isolation: IsolationName = "read-committed",
+        renamed_from: str | Sequence[str] = (),
     ) -> Stream[Never]:
         """End this stream in a sink; nothing comes out of it.
 
         `on_error` applies to a row that the sink rejects for good: "fail" fails the job, "dead-letter" keeps the row as a dead
         letter, "drop" counts it. `isolation="read-uncommitted"` also shows rows before they are committed (exactly-once;
-        elsewhere rows are written at once).
+        elsewhere rows are written at once). `renamed_from` is the id that the sink had, or several, newest first: its target
+        goes on where it is.
         """
         if not isinstance(sink, Sink | Observer):
             raise not_a("sink", sink, "SqliteSink or another Sink")
@@ -391,6 +407,7 @@ class Stream(Generic[E]):
             (Port(self._inputs, self.event),),
             on_error=then or "",
             isolation=known_isolation(isolation),
+            renamed_from=ids(renamed_from),
         )
         return self.job._add(node)
 

@@ -52,6 +52,7 @@ class WindowedStream(Generic[E]):
     id: str
     isolated: bool = False
     deadline: str | float | None = None
+    renamed_from: tuple[str, ...] = ()
 
     if not TYPE_CHECKING:  # type checkers would accept every name
 
@@ -73,6 +74,7 @@ class WindowedStream(Generic[E]):
         id: str,
         isolated: bool,
         deadline: str | float | None,
+        renamed_from: tuple[str, ...] = (),
     ) -> WindowedStream[E]:
         """Checks what a user has given to `Stream.window`."""
         if not isinstance(window, Window):
@@ -92,7 +94,10 @@ class WindowedStream(Generic[E]):
         nodes = stream.job._nodes
         field = time_field(nodes, stream._inputs, stream.event, time, id) if by_event_time else None
         fields = () if key is None else Key.of(stream.event, key).fields
-        return cls(stream, window, tuple(fields), allowed, field, Emission(emit), trigger, id, isolated, deadline)
+        emission = Emission(emit)
+        return cls(
+            stream, window, tuple(fields), allowed, field, emission, trigger, id, isolated, deadline, renamed_from
+        )
 
     def aggregate(
         self,
@@ -139,6 +144,7 @@ class WindowedStream(Generic[E]):
             parallelism=parallelism,
             isolated=self.isolated,
             deadline=self.deadline,
+            renamed_from=self.renamed_from,
         )
         return WindowResults(made, plan, late)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from streamwork.engine import Assignment
 from streamwork.epoch import Host, Manifest, Store
+from streamwork.epoch.names import Names
 from streamwork.epoch.recovery.fit import Unfit, fit
 from streamwork.epoch.recovery.verify import Verifier
 from streamwork.epoch.start_records import StartRecords, fields_among
@@ -41,7 +42,7 @@ class ReadAhead:
         self.reads = 0
         self._closed = False
         self._graph = graph
-        self._store = store
+        self._store = store.named(Names.of(graph))
         self._starts = starts
         self._host = host
         self._note = note

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from streamwork.components import Position
 from streamwork.epoch import Store
 from streamwork.epoch.fences import Fences
+from streamwork.epoch.names import Names
 from streamwork.epoch.savepoints.origin import Origin
 from streamwork.epoch.savepoints.restoring import Choices, Restored, Restoring
 from streamwork.errors import Refused, WrongUse
@@ -33,6 +34,7 @@ def restore(
     assert options.from_ is not None
     processes = RealProcesses()
     origin = Origin.find(store, Fences(store.disk, store.folder, clock, processes).starts, options.from_)
+    origin = origin.named(Names.of(graph))
     chosen, remarks = other_input(graph, origin.manifest.positions, options.input)
     if remarks and not options.accept_input:
         raise Refused(

@@ -97,11 +97,6 @@ class RowFormat:
         self.schema = self.evolution.schema
         self._thawed = [*self.key_names, *record.__struct_fields__, "__deleted"]
 
-    @property
-    def key_fields(self) -> list[str]:
-        """The fields of the key, without those of the sub-key."""
-        return list(self._key_types)
-
     def misfits(self, stored: pa.Schema, drops: Collection[str] = ()) -> Misfits:
         """Why rows of this schema cannot be used; nothing if they can. `drops` are fields that are left out."""
         return self.evolution.misfits(stored, drops)

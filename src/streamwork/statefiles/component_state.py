@@ -154,7 +154,7 @@ class ComponentState:
         """True if the job file would write every file with the columns that it has."""
         chains = self.point.chains.get(self.shape.component, {}).values()
         return self.rows is not None and all(
-            self.rows.is_current(self.point.files.schema(ref)) for chain in chains for ref in chain
+            self.rows.evolution.is_current(self.point.files.schema(ref)) for chain in chains for ref in chain
         )
 
     @property

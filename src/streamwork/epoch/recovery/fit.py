@@ -169,7 +169,8 @@ def _sources(graph: Graph, manifest: Manifest) -> Iterator[Refused]:
                 "SW-SOURCE-ORPHAN",
                 f"checkpoint {manifest.epoch} is at {manifest.positions[name]:,} in source {source!r}, which the job no longer "
                 "has; under another id it would be read again from its start",
-                f"give the source the id {source!r} again, or run the new job in another --root, with new targets",
+                f"if it has another id now, give it renamed_from={source!r}; else give a source the id {source!r} again, or run "
+                "the new job in another --root, with new targets",
             )
 
 
@@ -177,8 +178,8 @@ def _orphan(manifest: Manifest, component: str) -> Refused:
     return Refused(
         "SW-STATE-ORPHAN",
         f"checkpoint {manifest.epoch} holds state of {component!r}, which the job no longer has",
-        f"give the component that goes on with it the id {component!r}; or, if its state is no longer needed, start once with "
-        f"--drop-state {component}",
+        f"give the component that goes on with it the id {component!r}, or renamed_from={component!r}; or, if its state is no "
+        f"longer needed, start once with --drop-state {component}",
     )
 
 

@@ -93,8 +93,8 @@ class Recovery:
         self._rewriting = Rewriting(graph, store, fences, sinks)
         self._files = StateFiles(store.disk, store.folder)
         self._verifier = Verifier(store, self._dropped)
-        # sinks whose rows are older than the change to committing, and where they are
-        self._outdated: dict[str, Position] = {}
+        # sinks whose rows are older than the change to committing
+        self._outdated: list[str] = []
 
     def check_job(self, identity: Identity) -> None:
         """1. Refuse a job that cannot go on from what is stored."""
@@ -102,6 +102,7 @@ class Recovery:
         newest = catalogue.newest
         if newest is None:
             raise none_good(catalogue.problems)
+        self._sinks.known_as(newest)
         held = set(newest.components) - self._fences.starts.dropped_after(newest.fence)
         if self._drop.components and self._fences.starts.has_dropped(self._drop):
             self._drop = NOTHING
@@ -144,7 +145,7 @@ class Recovery:
         point = choose(self._catalogue, self._paths(self._catalogue), self._ledgers, self._not_replayable)
         if not before.exactly_once and self._graph.promise.exactly_once:
             rows = self._sinks.ledgers(identity.uid).items()
-            self._outdated = {name: row.position for name, row in rows if row is not None and row.position is not None}
+            self._outdated = [name for name, row in rows if row is not None and row.position is not None]
         self._fences.check(fence)
         chains, folder = self._chains(point.at), self._store.folder
         drops = self._dropped_fields(point.at)
@@ -167,8 +168,8 @@ class Recovery:
         for name in point.rebases:
             self._sinks.rebase(name, point.at)
             report(Phase.REBASE, point.at)
-        for name, position in self._outdated.items():
-            self._sinks.rebase(name, point.at, position)
+        for name in self._outdated:
+            self._sinks.rebase(name, point.at)
             report(Phase.REBASE, point.at)
         torn = point.at.epoch in {s.epoch for s in self._stored if s.completed and s.problem}
         if torn:
@@ -185,10 +186,11 @@ class Recovery:
         if at.reached_by:
             added = [name for name, change in plan.changes.items() if change is Change.ADDED]
             story += tuple(f"{name} is new: it begins with empty state" for name in added)
-        if not plan.is_in_place:  # 7c
+        if not plan.is_in_place or at.as_written is not at:  # 7c
             self._effects.publish(at)
             ahead = frozenset(name for name, _ in point.ahead)
-            story += (f"the state is rewritten: {plan.summary}",)
+            story += _renamed(at)
+            story += () if plan.is_in_place else (f"the state is rewritten: {plan.summary}",)
             at, plan = self._rewriting.run(at, plan, self._groups, fence, ahead, report)
             line = [at, *line]
         if self._drop.components:
@@ -296,6 +298,15 @@ class Recovery:
             lines.append(f"the state of {name} in checkpoint {point.at.epoch} is dropped{goes_on}")
         lines += [f"fell back to checkpoint {point.at.epoch}, where sink {name} is, too" for name in point.rebases]
         return tuple(lines)
+
+
+def _renamed(at: Manifest) -> tuple[str, ...]:
+    """What has another name now, as a line of text."""
+    written = at.as_written
+    before = {*written.positions.sources, *written.components, *written.sinks}
+    now = {*at.positions.sources, *at.components, *at.sinks}
+    gone, new = sorted(before - now), sorted(now - before)
+    return (f"{', '.join(gone)} is renamed to {', '.join(new)}",) if gone or new else ()
 
 
 def _of_this_job(stored: Stored, identity: Identity) -> Stored:

@@ -123,6 +123,7 @@ class Rewriting:
                 failed=base.failed,
                 taken=base.taken,
                 basis=base.reached_by,
+                ledgers=self._sinks.known_ids,
             )
             try:
                 self._store.write_prepared(manifest)

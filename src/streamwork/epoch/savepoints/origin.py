@@ -8,11 +8,12 @@ PATH                 the folder of a savepoint, which may lie anywhere
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from streamwork.components import Position
 from streamwork.epoch.manifest import Manifest
+from streamwork.epoch.names import Names
 from streamwork.epoch.recovery.verify import Verifier
 from streamwork.epoch.savepoints.record import FOLDER, SAVEPOINT_FILE, SOURCES
 from streamwork.epoch.savepoints.savepoint import Savepoint
@@ -42,6 +43,11 @@ class Origin:
     inbox: tuple[FileRef, ...] = ()  # besides what is in the job's folder
     sources: dict[str, str] = field(default_factory=dict)  # what the inputs were recognised by
     beyond: Position = field(default_factory=Position)
+
+    def named(self, names: Names) -> Origin:
+        """The origin in the names that components have now."""
+        manifest, chains = names.manifest(self.manifest), names.components(self.chains)
+        return replace(self, manifest=manifest, chains=chains, sources=names.marks(self.sources))
 
     @classmethod
     def find(cls, store: Store, starts: StartRecords, text: str) -> Origin:

@@ -36,6 +36,7 @@ from streamwork.delivery.inbox import INBOX_FILE, WAITING
 from streamwork.epoch.fences import Fences
 from streamwork.epoch.identities import changed_inputs
 from streamwork.epoch.manifest import Manifest, Plan, SinkPart
+from streamwork.epoch.names import Names
 from streamwork.epoch.recovery.fit import Unfit, fit
 from streamwork.epoch.savepoints.input import missing_input
 from streamwork.epoch.savepoints.origin import Origin
@@ -85,6 +86,8 @@ class Restoring:
         identity: Identity | None = None,
     ) -> None:
         """`identity` is that of a new job that begins with this state (a fork); else the job is the one of the origin."""
+        names = Names.of(graph)
+        store, origin = store.named(names), origin.named(names)
         self._graph = graph
         self._settings = settings
         self._store = store
@@ -94,6 +97,8 @@ class Restoring:
         self._forks = identity is not None
         self._identity = identity or origin.identity
         self._sinks = Sinks(graph, store)
+        if identity is None:
+            self._sinks.known_as(origin.manifest)
         self.fences = Fences(store.disk, store.folder, clock, processes)
 
     def run(self) -> Restored:
@@ -198,7 +203,7 @@ class Restoring:
     @property
     def _target(self) -> LedgerRow:
         """The ledger row of a sink that is exactly at the origin."""
-        return LedgerRow(0, self._origin.manifest.positions, self._origin.manifest.sha256)
+        return LedgerRow(0, self._origin.manifest.as_written.positions, self._origin.manifest.sha256)
 
     def _same_place(self) -> set[str]:
         """The hashes of the origin's manifest and of those built on it that have not read anything."""
@@ -282,6 +287,7 @@ class Restoring:
             floors=before.floors,
             failed=waiting,
             taken=before.taken,
+            ledgers=self._sinks.known_ids,
         )
 
     def _copy(self, ref: FileRef, path: str, kind: FileKind) -> FileRef:
