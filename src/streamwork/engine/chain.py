@@ -269,6 +269,12 @@ class Chain:
         times = np.array([microseconds(watermark)])
         self._do(partial(self._receive, channel, Data(0, (), Advances(np.full(1, -1), times))))
 
+    def drop(self, component: str, events: int) -> None:
+        """So many events for a component were dropped in a channel, because this instance lagged."""
+        step = self._steps[component]
+        step.processed += events
+        step.dropped += events
+
     def drain(self) -> None:
         """Before a checkpoint: process what waits in steps."""
         self._do(lambda: self._pass(self._new_wave(watermark=self.progress.minimum, drains=True)))

@@ -16,7 +16,8 @@ from streamwork.engine.manager import CheckpointManager
 from streamwork.engine.process import Process
 from streamwork.engine.report import Report
 from streamwork.errors import JobFailed
-from streamwork.flow.channel import Bound, Channel
+from streamwork.flow.channel import Channel
+from streamwork.flow.gauge import CHANNEL_BOUND, Bound
 from streamwork.flow.transport import MemoryTransport
 from streamwork.job import Layout
 from streamwork.world import Clock, Disk, RealClock
@@ -55,7 +56,7 @@ class Engine:
         schedule: Schedule | None = None,
         align: bool = True,
         clock: Clock | None = None,
-        bound: Bound | None = None,
+        bound: Bound = CHANNEL_BOUND,
     ) -> None:
         """Set up every instance from the state that `works` name, before the first event."""
         self._layout = layout
@@ -64,7 +65,7 @@ class Engine:
         self._manager = CheckpointManager(layout.graph)
         process = Process(layout, disk, self._clock, align)
         places = [(work.chain, work.instance) for work in works]
-        transport = MemoryTransport(layout, places, bound)
+        transport = MemoryTransport(layout, places, bound, self._clock.now)
         self._executors = {
             place: process.executor(work, transport, new_attempt, self._manager.report)
             for place, work in zip(places, works, strict=True)

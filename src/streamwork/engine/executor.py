@@ -4,8 +4,9 @@ A turn processes one slice of a source, or one item of an input. At a checkpoint
 passes the event on to every instance downstream; user code never sees it. A schedule may choose among all turns that are
 possible: the results are the same.
 
-Where an output is bounded and full, no more events are processed. Watermarks and checkpoint events pass: an instance that is
-blocked still takes its checkpoint event, so that alignment cannot deadlock.
+Where an output is bounded and stops its sender, no more events are processed. Watermarks and checkpoint events pass: an instance
+that is blocked still takes its checkpoint event, so that alignment cannot deadlock. A source that is to read nothing
+(`flow.brakes`) still sends its checkpoint event.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Executor:
         ways: Ways,
         outputs: Sequence[Channel],
         report: ReportTo,
+        is_held: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_held`: True while a source of this chain is to read nothing."""
         self.name = name
         self.instance = instance
         self._new_attempt = new_attempt
@@ -54,6 +57,10 @@ class Executor:
         self._ways = ways
         self._outputs = outputs
         self._report = report
+        self._is_held = is_held
+        self.turns = 0  # of slices and items; another thread may read this and the following two
+        self.is_busy = False  # in the middle of a turn
+        self.newest: Data | None = None  # the events that came last through an exchange
         self.closes: Callable[[int], bool] | None = None
         """Where sources are read all the time: True if an epoch is to be closed."""
         self.behind: Behind = at_once
@@ -97,13 +104,26 @@ class Executor:
         if (waiting := self.instance.chain.waiting) is not None:
             assert waiting.tries is not None
             return [None] if waiting.tries.is_due() else []
-        has_room = all(channel.has_room() for channel in self._outputs)
+        has_room = self._has_room()
         ready: list[Channel | None] = [
             channel for channel in self._dispatcher.ready() if has_room or not isinstance(channel.items[0], Data)
         ]
-        if has_room and (self._planned or self._reading is not None):
+        if (self._planned or self._reading is not None) and ((has_room and not self._is_held()) or self._may_close()):
             ready.append(None)
         return ready
+
+    def _has_room(self) -> bool:
+        return all(channel.has_room() for channel in self._outputs)
+
+    def _may_close(self) -> bool:
+        """True if the next turn of a source that is read all the time sends a checkpoint event, and no event."""
+        is_between = self._reading is None or self.instance.reading.is_between
+        return self.closes is not None and is_between and self.closes(self._planned[0].epoch)
+
+    @property
+    def waiting(self) -> int:
+        """The number of items at the inputs."""
+        return sum(len(channel.items) for channel in self._dispatcher.inputs)
 
     @property
     def epoch(self) -> int:
@@ -122,6 +142,14 @@ class Executor:
 
     def turn(self, choice: Channel | None) -> bool:
         """One of the possible turns. False if it found nothing to process."""
+        self.is_busy = True
+        try:
+            return self._turn(choice)
+        finally:
+            self.is_busy = False
+            self.turns += 1
+
+    def _turn(self, choice: Channel | None) -> bool:
         chain = self.instance.chain
         if chain.waiting is not None:
             chain.resume()
@@ -146,6 +174,7 @@ class Executor:
                     return True
                 self._begun = True
                 if isinstance(item, Data):
+                    self.newest = item
                     chain.receive(choice.name, item)
                 elif isinstance(item, Idle):
                     chain.idle(choice.name, item.idle)
@@ -161,7 +190,7 @@ class Executor:
             return False
         self.set_up()  # timers may have been restored
         due = chain.next_tick()
-        if due is None or microseconds(due) > now:
+        if due is None or microseconds(due) > now or not self._has_room():
             return False
         self._in_epoch(epoch)
         self._begun = True
@@ -217,6 +246,8 @@ class Executor:
     def _checkpoint(self, event: Aligned) -> None:
         """Store, pass on, report: everything before the checkpoint event is included, nothing behind it."""
         self._in_epoch(event.epoch)
+        for component, events in event.dropped:
+            self.instance.chain.drop(component, events)
         self.instance.chain.drain()
         self._pass_on()
         self._begun = True

@@ -124,6 +124,7 @@ class Isolated:
         self._spawn = spawn
         self.epoch = 0
         """Of the last item that it was given."""
+        self.turns = 0
         self.restarts = -1
         self.state = State.STARTING
         self._files = work.states.get(name, ())  # that hold the state of the last checkpoint
@@ -156,6 +157,7 @@ class Isolated:
 
     def turn(self, channel: Channel | None) -> bool:
         assert channel is not None
+        self.turns += 1
         sender, item = self._names[channel.name], channel.receive()
         self.epoch = max(self.epoch, item.epoch)
         if isinstance(item, CheckpointEvent):
@@ -241,9 +243,11 @@ class Isolated:
 
     def _arrive(self, sender: Place, event: CheckpointEvent) -> None:
         arrived = self._arrived.setdefault(event.epoch, {})
-        arrived[sender] = event
+        arrived[sender] = CheckpointEvent(event.epoch, event.attempt)  # what was dropped is counted here
+        if dropped := sum(events for _, events in event.dropped):
+            self._lost.setdefault(event.epoch, Counter()).update(processed=dropped, dropped=dropped)
         if self.state is State.RUNNING:
-            self._give(sender, event)
+            self._give(sender, arrived[sender])
         if len(arrived) == len(self._inputs):
             self._due[event.epoch] = self._clock.monotonic() + self._barrier_seconds
 

@@ -49,6 +49,7 @@ LONGEST_WAIT = 0.001
 """Maximum seconds between two polls of the inputs while they are empty."""
 CONTROL_SECONDS = 0.002
 """Seconds between two polls of the control mailbox."""
+ROUND_SECONDS = 0.005
 FENCE_SECONDS = 0.1
 READY_SECONDS = 60.0
 """Maximum wait for isolated components, at the start."""
@@ -129,7 +130,8 @@ class LiveTask:
         self._news = MailWriter(task_box(folder, number))
         places: list[Place] = [(work.chain, work.instance) for work in mine]
         attempt = secrets.token_hex(4)
-        self._transport = GangTransport(layout, places, folder, attempt)
+        tasks = task_count(layout)
+        self._transport = GangTransport(layout, places, folder, attempt, number, tasks, clock.now)
         self._works = mine
         self._attempt = attempt
         self._executors: dict[Place, Executor | Isolated] = {}
@@ -218,19 +220,25 @@ class LiveTask:
                 wait = min(2 * wait, LONGEST_WAIT)
 
     def _turns(self) -> bool:
-        """Every turn that is possible, those downstream first; of each source, one piece."""
-        found, now = False, round(self._clock.now() * 1_000_000)
+        """Every turn that is possible, those downstream first; of each source, one piece. After `ROUND_SECONDS`, one turn of each
+        instance: so that orders, and credit for other tasks, do not wait for a slow instance to be done with all that it has.
+        """
+        found, now, until = False, round(self._clock.now() * 1_000_000), self._clock.monotonic() + ROUND_SECONDS
         for executor in reversed(self._executors.values()):
             if not self._records_ticks or isinstance(executor, Isolated):
                 executor.see(now)
                 if executor.tick(now):
                     found = True
                     self._move(executor)
-            while (choices := executor.choices()) and choices[0] is not None:
-                executor.turn(choices[0])
+            choices = executor.choices()
+            while ready := [choice for choice in choices if choice is not None]:
+                executor.turn(ready[executor.turns % len(ready)])  # no input waits for another to be empty
+                choices = executor.choices()
                 self._move(executor)
                 found = True
-            if choices and executor.turn(None):
+                if self._clock.monotonic() >= until:
+                    break
+            if choices and choices[-1] is None and executor.turn(None):
                 found = True
                 self._move(executor)
         return found

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
@@ -54,4 +55,5 @@ class Process:
             ways(layout, place, outputs),
             list(outputs.values()),
             report,
+            partial(transport.holds, place),
         )

@@ -56,6 +56,7 @@ class Reading:
         self.ends: dict[str, dict[str, int]] = {}  # by source and partition: ends that are known by report
         self.again: dict[str, list[int]] = {}  # by source: the roots of events that were replayed at once
         self.claim: Claim | None = None
+        self.is_between = True  # of `follow`: the next step may close the epoch, without an event before
         self._ranges_read: dict[
             str, list[_Range]
         ] = {}  # under acknowledging, by source/partition: what `follow` has read
@@ -177,6 +178,7 @@ class Reading:
         begun: set[str] = set()
         while True:
             closing, read = closes(), False
+            self.is_between = False
             for name, extents in offsets.items():
                 for partition, start, end in self._next(name, extents, at[name], closing):
                     yield from self._follow(work, name, partition, start, end)
@@ -187,6 +189,7 @@ class Reading:
                     for _ in self._poll(name, step, asked):
                         read = True
                         yield True
+            self.is_between = True
             if closing:
                 break
             if not read:

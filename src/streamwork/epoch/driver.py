@@ -148,7 +148,9 @@ class Driver:
         """Take the job over, and bring everything to one checkpoint (`epoch.starting`)."""
         footing, recovered = self._start.run(self._tell)  # 1 to 8
         self.fence, self.at = footing.fence, footing.at
-        self._set_up(Layout.of(self.graph, footing.identity.groups, isolates=self._host.continuous))
+        self._set_up(
+            Layout.of(self.graph, footing.identity.groups, isolates=self._host.continuous, bounds=self._host.bounds)
+        )
         self._in_flight.build_on(self.at, recovered.plan.chains)
         self.fences.check(self.fence)
         self._effects.publish(self.at)

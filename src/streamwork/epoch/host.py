@@ -36,6 +36,9 @@ class Host(Protocol):
     offsets are read by report on every host.
     """
 
+    bounds: bool = False
+    """True if the channels between its instances are bounded (`flow.gauge`)."""
+
     sizes_slices: bool = False
     """True if the driver sizes its slices by what the last ones cost (`epoch.sizing`)."""
 

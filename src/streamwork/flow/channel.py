@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from collections import Counter, deque
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from streamwork.components.collector import MAIN
 from streamwork.components.columns import Columns
 from streamwork.flow.batch import Batch
+from streamwork.flow.gauge import Gauge
 from streamwork.flow.lineage import Array
 from streamwork.job import Input
 
@@ -84,6 +85,8 @@ class CheckpointEvent:
 
     epoch: int
     attempt: str  # of the sender: what it has sent belongs to this attempt
+    sent: int | None = None  # events of the epoch for this channel, dropped ones included; None: not known
+    dropped: tuple[tuple[str, int], ...] = ()  # of these, by the component that they were for
 
 
 @dataclass(frozen=True)
@@ -92,61 +95,74 @@ class Aligned:
 
     epoch: int
     attempts: tuple[str, ...] = ()
+    dropped: tuple[tuple[str, int], ...] = ()  # component -> events that were dropped on the way to it
 
 
 Item = Data | Watermark | Idle | CheckpointEvent
 
 
-class Bound(NamedTuple):
-    """The most that may wait in a channel; None: no limit."""
-
-    events: int | None = None
-    bytes: int | None = None
-
-
 class Channel:
     """From one instance to another, in order.
 
-    A bound limits the events that wait: a sender asks `has_room` before it computes more, or uses `offer`. A channel that
-    is empty takes data of any size. Watermarks and checkpoint events ignore bounds.
+    A gauge limits the events that wait: a sender asks `has_room` before it computes more. Watermarks and checkpoint events ignore
+    it. Under `drop`, events are dropped while it is full; their advances of event time pass.
+
+    The checkpoint event says how many events were sent since the last one, and which were dropped:
+    sent == received + dropped       CLOSED: per channel and epoch, checked by the receiver (`flow.dispatcher`)
     """
 
-    def __init__(self, name: str, bound: Bound | None = None) -> None:
+    def __init__(self, name: str, gauge: Gauge | None = None) -> None:
         self.name = name
-        self.bound = bound
+        self.gauge = gauge
         self.items: deque[Item] = deque()
-        self.events = 0  # that wait
-        self.bytes = 0
+        self.came = 0  # events received since the last checkpoint event
+        self.taken = 0  # events received in all
+        self._sent = 0  # events sent since the last checkpoint event, dropped ones included
+        self._dropped: Counter[str] = Counter()  # of these, by component
 
-    def has_room(self, events: int = 1, size: int = 1) -> bool:
-        """True if data of this many events and bytes may be sent."""
-        if self.bound is None or not self.events:
-            return True
-        most_events, most_bytes = self.bound
-        within = most_events is None or self.events + events <= most_events
-        return within and (most_bytes is None or self.bytes + size <= most_bytes)
-
-    def offer(self, item: Item) -> bool:
-        """Send an item if there is room for it."""
-        if isinstance(item, Data) and self.bound is not None and not self.has_room(len(item), item.size):
-            return False
-        self.send(item)
-        return True
+    def has_room(self) -> bool:
+        """False if the sender is to process no more events."""
+        return self.gauge is None or not self.gauge.stops_sender
 
     def send(self, item: Item) -> None:
         """Send an item, whether or not there is room."""
-        if self.bound is not None and isinstance(item, Data):
-            self.events += len(item)
-            self.bytes += item.size
-        self.items.append(item)
+        if self.gauge is None:
+            self._put(item)
+        elif isinstance(item, Data):
+            events = len(item)
+            self._sent += events
+            self.gauge.sent += events
+            if not self.gauge.drops:
+                self.gauge.add(events, self._size(item))
+                self._put(item)
+                return
+            self.gauge.dropped += events
+            for part in item.parts:
+                self._dropped[part.to] += len(part.batch)
+            if len(item.advances.times):
+                self._put(Data(item.epoch, (), item.advances))
+        elif isinstance(item, CheckpointEvent):
+            self._put(replace(item, sent=self._sent, dropped=tuple(sorted(self._dropped.items()))))
+            self._sent, self._dropped = 0, Counter()
+        else:
+            self._put(item)
 
     def receive(self) -> Item:
         """The next item; there must be one."""
         item = self.items.popleft()
-        if self.bound is not None and isinstance(item, Data):
-            self.events -= len(item)
-            self.bytes -= item.size
+        if isinstance(item, Data):
+            events = len(item)
+            self.came += events
+            self.taken += events
+            if self.gauge is not None:
+                self.gauge.take(events, self._size(item))
         return item
+
+    def _put(self, item: Item) -> None:
+        self.items.append(item)
+
+    def _size(self, item: Data) -> int:
+        return item.size
 
 
 def _size(batch: Batch) -> int:

@@ -32,6 +32,14 @@ class Dispatcher:
         item = channel.receive()
         if not isinstance(item, CheckpointEvent):
             return item
+        came, channel.came = channel.came, 0
+        dropped = sum(events for _, events in item.dropped)
+        if item.sent is not None and came + dropped != item.sent:
+            raise JobFailed(
+                "SW-EXCHANGE-INCOMPLETE",
+                f"channel {channel.name}, epoch {item.epoch}: {item.sent} events were sent, {came} came, {dropped} were dropped",
+                "start again: the last checkpoint is good. If it happens again, it is a fault in Streamwork: report it",
+            )
         arrived = self._arrived.setdefault(item.epoch, {})
         arrived[channel.name] = item
         if len(self._arrived) > 1 and self._align:
@@ -43,4 +51,6 @@ class Dispatcher:
         if len(arrived) < len(self.inputs):
             return None
         del self._arrived[item.epoch]
-        return Aligned(item.epoch, tuple(sorted(event.attempt for event in arrived.values())))
+        events = arrived.values()
+        attempts = tuple(sorted(event.attempt for event in events))
+        return Aligned(item.epoch, attempts, tuple(one for event in events for one in event.dropped))

@@ -43,7 +43,7 @@ class Inlet:
         channel = self.channels[head.sender]
         if head.kind is Kind.CHECKPOINT:
             self._complete.add(head.sender)
-            yield channel, CheckpointEvent(head.epoch, head.attempt)
+            yield channel, CheckpointEvent(head.epoch, head.attempt, head.sent, head.dropped)
             return
         if head.kind is Kind.IDLE:
             yield channel, Idle(head.epoch, head.idle, head.is_resumed)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamwork.flow.channel import Advances, Channel, CheckpointEvent, Data, Idle, Item, Watermark
+from streamwork.flow.gauge import Gauge
 from streamwork.flow.parcel import Head, Kind, Parcel, Wire
 from streamwork.flow.wiring import Place, channel_name
 
@@ -23,8 +24,8 @@ MOST_ITEMS = 50_000
 class Outlet(Channel):
     """From one instance, in one attempt, to another. `ready` gives the finished parcels."""
 
-    def __init__(self, wire: Wire, sender: Place, to: Place, attempt: str) -> None:
-        super().__init__(channel_name(sender, to))
+    def __init__(self, wire: Wire, sender: Place, to: Place, attempt: str, gauge: Gauge | None = None) -> None:
+        super().__init__(channel_name(sender, to), gauge)
         self._wire = wire
         self._sender = sender
         self._to = to
@@ -34,10 +35,11 @@ class Outlet(Channel):
         self._ready: list[Parcel] = []
         self._number = 0
 
-    def send(self, item: Item) -> None:
+    def _put(self, item: Item) -> None:
         if isinstance(item, CheckpointEvent):
             self.pack()
-            self._ready.append(Parcel(self._head(Kind.CHECKPOINT, item.epoch)))
+            head = self._head(Kind.CHECKPOINT, item.epoch, sent=item.sent, dropped=item.dropped)
+            self._ready.append(Parcel(head))
             return
         if isinstance(item, Idle):
             self.pack()

@@ -54,11 +54,14 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     number: int = -1
     # Way, bytes of its batch, its side columns; how many events, if they are not columns.
     parts: tuple[tuple[int, int, tuple[str, ...], int], ...] = ()
+    events: int = 0  # how many, in all parts
     advances: int = 0  # how many
     resumed: int | None = None  # a watermark before everything else, where the sender begins
     watermark: int | None = None  # a watermark after everything else
     idle: bool = False  # of IDLE
     is_resumed: bool = False  # of IDLE
+    sent: int | None = None  # of CHECKPOINT, as in `CheckpointEvent`
+    dropped: tuple[tuple[str, int], ...] = ()
 
 
 class Parcel(NamedTuple):
@@ -124,7 +127,10 @@ class Wire:
             head["advances"] = sum(len(some.times) for some in advances)
             content += [np.concatenate([some.moments for some in advances]).tobytes()]
             content += [np.concatenate([some.times for some in advances]).tobytes()]
-        return {"parts": tuple(parts), **head}, content[0] if len(content) == 1 else b"".join(map(memoryview, content))
+        events = sum(len(batch) for mine in batches.values() for batch in mine)
+        return {"parts": tuple(parts), "events": events, **head}, content[0] if len(content) == 1 else b"".join(
+            map(memoryview, content)
+        )
 
     def _as_rows(self, way: int, batches: Sequence[Batch]) -> tuple[int, Any]:
         """A few events without columns, and how many; (0, None) if they go as columns."""

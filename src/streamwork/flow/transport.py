@@ -7,10 +7,13 @@ GangTransport     of a task in a gang (`flow.gang_transport`): both, with parcel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import time
 from typing import Protocol
 
-from streamwork.flow.channel import Bound, Channel, Item
+from streamwork.flow.brakes import Brakes
+from streamwork.flow.channel import Channel, Item
+from streamwork.flow.gauge import CHANNEL_BOUND, Bound, Gauge
 from streamwork.flow.inlet import Inlet
 from streamwork.flow.outlet import Outlet
 from streamwork.flow.parcel import Parcel, Wire
@@ -27,23 +30,34 @@ class Transport(Protocol):
     def outputs(self, place: Place) -> Mapping[Place, Channel]:
         """By receiver."""
 
+    def holds(self, source: Place) -> bool:
+        """True if this instance of a source is to read nothing for now."""
+
 
 class MemoryTransport:
-    """Between instances of one process. A `bound` holds for every channel."""
+    """Between instances of one process. `bound` holds for every channel."""
 
-    def __init__(self, layout: Layout, places: Iterable[Place], bound: Bound | None = None) -> None:
+    def __init__(
+        self, layout: Layout, places: Iterable[Place], bound: Bound = CHANNEL_BOUND, now: Callable[[], float] = time
+    ) -> None:
+        """`now` gives seconds since 1970."""
         self._layout = layout
-        self._channels = {
-            (before, place): Channel(channel_name(before, place), bound)
+        self.gauges = {
+            (before, place): Gauge(bound, layout.policies[place[0]], now)
             for place in places
             for before in upstream(layout, place)
         }
+        self._channels = {ends: Channel(channel_name(*ends), gauge) for ends, gauge in self.gauges.items()}
+        self._brakes = Brakes(layout, self.gauges)
 
     def inputs(self, place: Place) -> Mapping[Place, Channel]:
         return {before: self._channels[before, place] for before in upstream(self._layout, place)}
 
     def outputs(self, place: Place) -> Mapping[Place, Channel]:
         return {after: self._channels[place, after] for after in downstream(self._layout, place)}
+
+    def holds(self, source: Place) -> bool:
+        return self._brakes.holds(source)
 
 
 class ParcelTransport:
@@ -63,6 +77,9 @@ class ParcelTransport:
     def outputs(self, place: Place) -> Mapping[Place, Channel]:
         assert place == self._place
         return self._outlets
+
+    def holds(self, source: Place) -> bool:
+        return False
 
     def unpack(self, parcel: Parcel) -> Iterator[tuple[Channel, Item]]:
         """The items of a parcel that has arrived, and their channel."""

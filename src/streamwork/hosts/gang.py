@@ -99,6 +99,7 @@ class GangHost(Host):
     overlaps = False
     continuous = True
     ends_known = EndKnown.BY_REPORT
+    bounds = True
     sizes_slices = False
 
     def __init__(self, launcher: Launcher, clock: Clock | None = None) -> None:

@@ -10,7 +10,7 @@ from streamwork.delivery.counts import Counts
 from streamwork.engine import Assignment, EndKnown, Engine, Report, Schedule
 from streamwork.engine.attempt import placed
 from streamwork.epoch.host import Host
-from streamwork.flow.channel import Bound
+from streamwork.flow.gauge import CHANNEL_BOUND, Bound
 from streamwork.job import Graph, Layout
 from streamwork.world import Clock, Disk
 
@@ -21,6 +21,7 @@ class LocalHost(Host):
     name = "local"
     overlaps = False  # it computes in `collect`
     continuous = False
+    bounds = True
     sizes_slices = False  # its channels are bounded instead
 
     def __init__(
@@ -31,7 +32,7 @@ class LocalHost(Host):
         align: bool = True,
         clock: Clock | None = None,
         ends_known: EndKnown = EndKnown.BY_PLAN,
-        bound: Bound | None = None,
+        bound: Bound = CHANNEL_BOUND,
     ) -> None:
         """`clock` bounds how long a piece of a batch takes; results do not depend on it, nor on `ends_known`."""
         self.ends_known = ends_known

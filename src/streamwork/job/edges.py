@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from streamwork.components.collector import MAIN
 from streamwork.errors import WrongUse
+from streamwork.job.backpressure import Backpressure
 from streamwork.job.graph import Graph
 from streamwork.job.node import Input, Node
 from streamwork.job.partitioning import Partitioning, exchange, partitionings
@@ -32,15 +33,18 @@ class Edge:
     port: str = MAIN
 
 
-def edges_of(graph: Graph, groups: int, isolates: bool = False) -> tuple[Edge, ...]:
+def edges_of(graph: Graph, groups: int, isolates: bool = False, bounds: bool = False) -> tuple[Edge, ...]:
     """The edges of a graph. Refuses one in which a table cannot run in one chain with an operator that reads its state.
 
-    With `isolates`, an isolated component is a chain of its own.
+    With `isolates`, an isolated component is a chain of its own. With `bounds`, where channels are bounded, a component that drops
+    events when it lags begins a chain: so they are dropped there, and not before.
     """
     streams = partitionings(graph, groups)
     into = {node.id: _edges(graph, node, streams, groups) for node in graph.nodes}
     if isolates:
         into = {node: [_isolated(graph, edge) for edge in edges] for node, edges in into.items()}
+    if bounds:
+        into = {node: [_dropping(graph, edge) for edge in edges] for node, edges in into.items()}
     if not any(edge.exchange for edges in into.values() for edge in edges):
         return tuple(edge for edges in into.values() for edge in edges)
     found: dict[str, list[Edge]] = {}
@@ -143,6 +147,12 @@ def _are_fused(
 def _isolated(graph: Graph, edge: Edge) -> Edge:
     alone = [node for node in (edge.from_id, edge.to_id) if graph[node].isolated]
     return replace(edge, exchange=True, why=f"{alone[0]} is isolated") if alone and not edge.exchange else edge
+
+
+def _dropping(graph: Graph, edge: Edge) -> Edge:
+    if edge.exchange or graph[edge.to_id].backpressure is not Backpressure.DROP:
+        return edge
+    return replace(edge, exchange=True, why=f"new events for {edge.to_id} are dropped while it lags")
 
 
 def _exchanged(edge: Edge, group: tuple[str, ...]) -> Edge:

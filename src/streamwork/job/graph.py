@@ -11,6 +11,7 @@ from functools import cached_property
 from streamwork.components import Event, OffsetSource, Sink, Source, StatefulSource, TableOperator, TimerClock
 from streamwork.components.operator import names_in_methods
 from streamwork.errors import WrongUse
+from streamwork.job.backpressure import Backpressure, check_backpressure
 from streamwork.job.names import check_name
 from streamwork.job.node import UNLIMITED, Input, Node, NodeKind, Port
 from streamwork.job.params import Values
@@ -25,10 +26,13 @@ class Graph:
     nodes: tuple[Node, ...]
     promise: Promise = EXACTLY_ONCE
     params: Values = ()
+    backpressure: Backpressure = Backpressure.SOURCES  # of components that have no policy of their own
 
     def __post_init__(self) -> None:
         check_name(self.job, "job name")
+        check_backpressure(self.promise, f"job {self.job}", self.backpressure)
         for node in self.nodes:
+            check_backpressure(self.promise, node.id, node.backpressure)
             if node.kind is NodeKind.SOURCE:
                 check_source(self.promise, node.id, node.component)
             elif node.kind is NodeKind.SINK:

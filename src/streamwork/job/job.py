@@ -22,6 +22,7 @@ from streamwork.components.operator import isolates_failures
 from streamwork.errors import WrongUse
 from streamwork.job import draw, params
 from streamwork.job.backoff import Backoff
+from streamwork.job.backpressure import BackpressureName, known_backpressure
 from streamwork.job.graph import Graph, duplicate_id
 from streamwork.job.names import check_name
 from streamwork.job.node import Input, Node, NodeKind, ids
@@ -71,6 +72,7 @@ class Job:
         max_attempts: int = 3,
         retry_after: str | float = "1s",
         ack_timeout: str | float = "30s",
+        backpressure: BackpressureName = "sources",
     ) -> None:
         self.name = check_name(name, "job name")
         self.settings = Settings(
@@ -87,6 +89,7 @@ class Job:
             max_attempts=max_attempts,
             retry_after=seconds(retry_after),
             ack_timeout=seconds(ack_timeout),
+            backpressure=backpressure,
         )
         self.home = _folder_of(sys._getframe(1).f_globals.get("__file__"))
         self._nodes: dict[str, Node] = {}
@@ -169,7 +172,8 @@ class Job:
             count = instances(node, asked.get(node.id), chosen.parallelism, before)
             nodes[node.id] = replace(node, parallelism=count)
         values = tuple((name, params.stored(value)) for name, value in self.params.items())
-        return Graph(self.name, tuple(nodes.values()), chosen.promise, values)
+        policy = known_backpressure(chosen.backpressure)
+        return Graph(self.name, tuple(nodes.values()), chosen.promise, values, policy)
 
     def fork(self, name: str, targets: Mapping[str, str]) -> Job:
         """The same job under another name, with other targets of its sinks: id -> what `Sink.with_target` takes."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from streamwork.components.collector import MAIN
 from streamwork.components.grouping import Shuffle
 from streamwork.components.operator import reads_watermark
+from streamwork.job.backpressure import Backpressure
 from streamwork.job.edges import Edge, edges_of
 from streamwork.job.graph import Graph
 from streamwork.job.node import Input, NodeKind
@@ -50,9 +51,29 @@ class Layout:
     edges: tuple[Edge, ...]
 
     @classmethod
-    def of(cls, graph: Graph, groups: int, isolates: bool = False) -> Layout:
-        """With `isolates`, an isolated component is a chain of its own."""
-        return cls(graph, groups, edges_of(graph, groups, isolates))
+    def of(cls, graph: Graph, groups: int, isolates: bool = False, bounds: bool = False) -> Layout:
+        """With `isolates`, an isolated component is a chain of its own. With `bounds`, the channels between chains are bounded."""
+        return cls(graph, groups, edges_of(graph, groups, isolates, bounds))
+
+    @cached_property
+    def policies(self) -> tuple[Backpressure, ...]:
+        """For each chain, what happens when it lags: the policy of its first component that has one, else that of the job."""
+        return tuple(
+            next(
+                (policy for node_id in chain.nodes if (policy := self.graph[node_id].backpressure) is not None),
+                self.graph.backpressure,
+            )
+            for chain in self.chains
+        )
+
+    @cached_property
+    def behind(self) -> tuple[frozenset[int], ...]:
+        """For each chain, the chains that its events come to, directly or through others."""
+        found: dict[int, frozenset[int]] = {}
+        for chain in reversed(range(len(self.chains))):
+            after = self.downstream[chain]
+            found[chain] = frozenset(after).union(*(found[one] for one in after))
+        return tuple(found[chain] for chain in range(len(self.chains)))
 
     def is_isolated(self, chain: int) -> bool:
         """True if a chain is an isolated component, where the layout isolates."""

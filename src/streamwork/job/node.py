@@ -15,6 +15,7 @@ from streamwork.components.collector import MAIN
 from streamwork.components.operator import rescale_of
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
+from streamwork.job.backpressure import Backpressure
 from streamwork.job.names import check_name
 from streamwork.job.retry import Retry
 from streamwork.job.semantics import Isolation
@@ -89,6 +90,7 @@ class Node:
     isolated: bool = False  # of an operator: in live mode it runs in a process of its own
     deadline: float | None = None  # of an isolated operator: seconds that one event may take
     renamed_from: tuple[str, ...] = ()  # the ids that it had, newest first
+    backpressure: Backpressure | None = None  # when it lags; None: that of the job
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")

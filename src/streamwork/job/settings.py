@@ -7,6 +7,7 @@ import msgspec
 from streamwork.components.keys import GROUPS
 from streamwork.errors import WrongUse
 from streamwork.job.backoff import Backoff
+from streamwork.job.backpressure import Backpressure, known_backpressure
 from streamwork.job.semantics import Promise
 
 
@@ -26,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True):
     retain: int = 3  # completed checkpoints to keep
     lease: float = 10.0  # seconds without a heartbeat after which a driver on another host counts as dead
     restart: Backoff | None = Backoff()  # None: a failed job is not restarted
+    backpressure: str = Backpressure.SOURCES.value  # of local and live: what happens when an instance lags
     state_memory: int = 1 << 30  # bytes of state held as records in each executor; more state stays in columns
 
     def __post_init__(self) -> None:
@@ -34,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True):
                 "SW-JOB-SETTING", f"parallelism={self.parallelism!r}", f"use a whole number from 1 to {self.groups}"
             )
         _ = self.promise  # checks it
+        known_backpressure(self.backpressure)
         if not isinstance(self.max_attempts, int) or isinstance(self.max_attempts, bool) or self.max_attempts < 1:
             raise WrongUse("SW-JOB-SETTING", f"max_attempts={self.max_attempts!r}", "use a whole number from 1 on")
         for name, value in (("retry_after", self.retry_after), ("ack_timeout", self.ack_timeout)):

@@ -25,6 +25,7 @@ from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
+from streamwork.job.backpressure import BackpressureName, known_backpressure
 from streamwork.job.graph import check_types
 from streamwork.job.joining import JoinCall, JoinOptions, Table, make_table
 from streamwork.job.names import slug
@@ -79,6 +80,7 @@ class Stream(Generic[E]):
         isolated: bool = False,
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -93,6 +95,7 @@ class Stream(Generic[E]):
         isolated: bool = False,
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -109,6 +112,7 @@ class Stream(Generic[E]):
         isolated: bool = False,
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -125,6 +129,7 @@ class Stream(Generic[E]):
         isolated: bool = False,
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
     ) -> Stream[O]: ...
 
     def apply(
@@ -142,6 +147,7 @@ class Stream(Generic[E]):
         isolated: bool = False,
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
     ) -> Stream[Any]:
         """Apply an operator to this stream. An operator with state needs `id=`; one that keeps it by key also `key=`, its field or
         fields. `others` are the streams at the other ports of a `TableOperator`, with their keys: ``{"right": (clicks, "user")}``.
@@ -163,6 +169,9 @@ class Stream(Generic[E]):
         checkpoint. `deadline` is how long one event may take; it implies `isolated`. Other modes ignore both.
 
         `renamed_from` is the id that the operator had, or several, newest first: it goes on with the state of that id.
+
+        `backpressure` is the policy when this operator lags, in the modes `local` and `live` (`job.backpressure`); without it that
+        of the job applies. With "drop", new events for an instance that lags are dropped and counted (at-most-once).
         """
         then, retry = policy(on_error)
         takes, keeps, gives = checked(operator, id, key is not None, grouping is not None, then, retry is not None)
@@ -189,6 +198,7 @@ class Stream(Generic[E]):
                 isolated=isolated or deadline is not None,
                 deadline=None if deadline is None else seconds(deadline),
                 renamed_from=ids(renamed_from),
+                backpressure=None if backpressure is None else known_backpressure(backpressure),
             ),
             parallelism,
         )
@@ -389,13 +399,14 @@ class Stream(Generic[E]):
         on_error: OnError | None = None,
         isolation: IsolationName = "read-committed",
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
     ) -> Stream[Never]:
         """End this stream in a sink; nothing comes out of it.
 
         `on_error` applies to a row that the sink rejects for good: "fail" fails the job, "dead-letter" keeps the row as a dead
         letter, "drop" counts it. `isolation="read-uncommitted"` also shows rows before they are committed (exactly-once;
         elsewhere rows are written at once). `renamed_from` is the id that the sink had, or several, newest first: its target
-        goes on where it is.
+        goes on where it is. `backpressure` as in `apply`.
         """
         if not isinstance(sink, Sink | Observer):
             raise not_a("sink", sink, "SqliteSink or another Sink")
@@ -408,6 +419,7 @@ class Stream(Generic[E]):
             on_error=then or "",
             isolation=known_isolation(isolation),
             renamed_from=ids(renamed_from),
+            backpressure=None if backpressure is None else known_backpressure(backpressure),
         )
         return self.job._add(node)
 

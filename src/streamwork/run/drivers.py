@@ -20,7 +20,7 @@ from streamwork.hosts.spark_host import start_spark_host
 from streamwork.hosts.spark_life import spark_gone
 from streamwork.job import Graph, Job
 from streamwork.run.backfill import advise_batch, everything
-from streamwork.run.mode import Mode, check_long_lived
+from streamwork.run.mode import Mode, check_long_lived, policy_note
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
 from streamwork.run.record import RunRecorder
@@ -80,6 +80,8 @@ class Drivers:
 
     def run(self) -> int:
         """Run until the end. Returns the number of restarts."""
+        if note := policy_note(self._graph, self._options.mode):
+            self.note(note)
         try:
             restarts = supervise(self, self.settings.restart, self._clock)
         except BaseException as error:

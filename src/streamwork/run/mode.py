@@ -6,6 +6,7 @@ from enum import Enum
 
 from streamwork.errors import WrongUse
 from streamwork.job import Graph
+from streamwork.job.backpressure import Backpressure
 
 BATCH_SUFFIX = "@batch"
 """Ends the name of a batch run's folder. No job name can contain it, so the folder belongs to no other job."""
@@ -36,3 +37,15 @@ def check_long_lived(graph: Graph, mode: Mode) -> None:
                 "may get new ones",
                 "run the job with --mode live or --mode local; or let the engine keep the state",
             )
+
+
+def policy_note(graph: Graph, mode: Mode) -> str:
+    """What to say about policies of backpressure that have no effect in a mode; empty if there are none."""
+    chosen = [node.id for node in graph.nodes if node.backpressure is not None]
+    chosen = chosen if graph.backpressure is Backpressure.SOURCES else ["the job", *chosen]
+    if mode not in (Mode.MICROBATCH, Mode.BATCH) or not chosen:
+        return ""
+    return (
+        f"backpressure= of {', '.join(chosen)} has no effect in mode {mode.value}: there the planner sizes the slices of input "
+        "by what the last ones cost"
+    )

@@ -21,7 +21,7 @@ from streamwork.engine.engine import Choice
 from streamwork.epoch import Driver, Manifest, Phase, Store
 from streamwork.epoch.state_view import state_view
 from streamwork.errors import WrongUse
-from streamwork.flow.channel import Bound
+from streamwork.flow.gauge import CHANNEL_BOUND, Bound
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph, Job
 from streamwork.job.node import UNLIMITED
@@ -72,7 +72,7 @@ def run(
     until: Callable[[Result], bool] | None = None,
     guards: Guards | None = None,
     ends_known: EndKnown = EndKnown.BY_PLAN,
-    bound: Bound | None = None,
+    bound: Bound = CHANNEL_BOUND,
 ) -> Result:
     """Run a job until its input is processed, or until `until` returns True after a checkpoint.
 
@@ -98,7 +98,7 @@ class _Simulation:
         partitions: int,
         guards: Guards,
         ends_known: EndKnown,
-        bound: Bound | None,
+        bound: Bound,
     ) -> None:
         self._bound = bound
         self._ends_known = ends_known
