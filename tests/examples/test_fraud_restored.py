@@ -74,6 +74,7 @@ def test_an_amount_is_compared_with_what_a_card_had_spent_before_the_gang_was_lo
     assert found.fraud and found.scores[AVERAGE_TICKET] == 1.0
 
 
+@pytest.mark.slow
 def test_without_the_state_the_same_test_fails(
     tmp_path: Path, job: Job, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
