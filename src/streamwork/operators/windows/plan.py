@@ -13,25 +13,24 @@ The names of columns are stable: they are columns of the state files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event, Record, TimerClock
 from streamwork.components.made import annotations_of, make_event, make_record
 from streamwork.components.schema import arrow_schema, fields_of
-from streamwork.components.table_operator import StateTable
 from streamwork.components.times import BEGINNING
-from streamwork.errors import JobFailed, WrongUse
+from streamwork.errors import WrongUse
 from streamwork.operators.aggregates import ColumnAggregate, Unbound
 from streamwork.operators.aggregates.base import wrong_field
-from streamwork.operators.aggregates.columns import Array, Groups, Parts, arrow_of, column_of, is_plain, stacked, take
+from streamwork.operators.aggregates.columns import Array, Parts, arrow_of
+from streamwork.operators.aggregates.plan import AggregatePlan
 from streamwork.operators.late import late_type
 from streamwork.operators.times import as_times
 from streamwork.operators.windows.kinds import Assigner, Session, Window
@@ -52,7 +51,7 @@ class Emission(Enum):
 
 
 @dataclass(frozen=True)
-class WindowPlan:
+class WindowPlan(AggregatePlan):
     """A windowed aggregation. It refuses what does not fit together."""
 
     id: str
@@ -121,11 +120,6 @@ class WindowPlan:
         return CLOSES if waits else END
 
     @cached_property
-    def columns(self) -> dict[str, tuple[Any, Any]]:
-        """The columns of all aggregates."""
-        return {name: one for aggregate in self.aggregates for name, one in aggregate.columns.items()}
-
-    @cached_property
     def key_types(self) -> dict[str, Any]:
         known = annotations_of(self.event)
         return {name: known[name] for name in self.key} or {EVERYTHING: bool}
@@ -163,81 +157,16 @@ class WindowPlan:
     def late(self) -> type[Event]:
         return late_type(self.event)
 
-    # ---- columns --------------------------------------------------------------------------------------------------
-
-    def partials(self, batch: pa.RecordBatch, groups: Groups) -> Parts:
-        """The partial aggregates of the events of a batch, one row per group."""
-        return {name: column for one in self.aggregates for name, column in one.partial(batch, groups).items()}
-
-    def merged(self, left: Parts, right: Parts) -> Parts:
-        return {name: column for one in self.aggregates for name, column in one.merge(left, right).items()}
-
-    def combined(self, parts: Parts, groups: Groups) -> Parts:
-        """One row per group."""
-        found: dict[str, Any] = {}
-        for one in self.aggregates:
-            found.update(one.combine({name: parts[name] for name in one.columns}, groups))
-        return found
-
-    def replaced(self, parts: Parts, rows: Array, by: Parts) -> Parts:
-        """The same parts, with other values in some rows."""
-        if not parts:
-            return parts
-        places = np.arange(len(next(iter(parts.values()))))
-        places[rows] = len(places) + np.arange(len(rows))
-        return take(stacked([parts, by]), places)
-
-    def parts_of(self, batch: pa.RecordBatch) -> Parts:
-        """The columns of aggregates in a batch of partials."""
-        return {name: column_of(field, batch.column(name)) for name, field in self._fields.items()}
-
-    def stored(self, state: StateTable, places: Array) -> Parts:
-        """The columns of aggregates in the state."""
-        return {
-            name: state.numbers(name, places) if is_plain(field) else state.values(name, places)
-            for name, field in self._fields.items()
-        }
-
-    def store(self, state: StateTable, places: Array, parts: Parts) -> None:
-        for name in self._fields:
-            state.put(name, places, parts[name])
-
     def as_batch(self, keys: pa.RecordBatch, starts: Array, ends: Array, parts: Parts) -> pa.RecordBatch:
         """A batch of partials."""
         columns = [*keys.columns, as_times(starts), as_times(ends)]
-        columns += [arrow_of(field, parts[name]) for name, field in self._fields.items()]
+        columns += [arrow_of(field, parts[name]) for name, field in self.fields.items()]
         return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.partial))
-
-    def results(self, known: Mapping[str, pa.Array], parts: Parts) -> pa.RecordBatch:
-        """The results of windows. `known` are all columns that are not aggregates, by name."""
-        made = {one.name: one.result(parts) for one in self.aggregates}
-        schema = arrow_schema(self.to)
-        columns = [_fitted(self.id, field, made.get(field.name, known.get(field.name))) for field in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    @cached_property
-    def _fields(self) -> dict[str, Any]:
-        return {name: field for one in self.aggregates for name, field in one.fields.items()}
 
 
 def keys_of(batch: pa.RecordBatch, names: Sequence[str], rows: Array) -> pa.RecordBatch:
     """The key columns of some rows."""
     return batch.select(list(names)).take(pa.array(rows))
-
-
-def _fitted(step_id: str, field: pa.Field, column: pa.Array) -> pa.Array:
-    if column.type == field.type:
-        return column
-    try:
-        return column.cast(field.type)
-    except pa.ArrowInvalid as error:
-        raise JobFailed(
-            "SW-WINDOW-OVERFLOW",
-            f"{step_id}: a result does not fit into the field {field.name!r} ({field.type}): {error}",
-            "declare the field with more digits",
-            retryable=False,
-            about_one_event=True,
-        ) from None
 
 
 # ---- checks -----------------------------------------------------------------------------------------------------------
