@@ -41,6 +41,9 @@ class Times(Protocol):
     @property
     def watermark(self) -> datetime | None: ...
 
+    @property
+    def checkpoint(self) -> int: ...
+
 
 class Emit(Protocol):
     """Send an event to everything that reads the component's main channel, or another channel that it declares."""
@@ -96,6 +99,15 @@ class EventCollector:
         the collector to a function elsewhere declares ``reads_watermark = True``.
         """
         return self.times.watermark
+
+    @property
+    def checkpoint(self) -> int:
+        """The number of the checkpoint that is being computed: what this call changes in the state is part of it.
+
+        A replay has the same number. An epoch that is abandoned, or that a crash interrupts, is computed again with another number
+        or with other events, and nothing is kept of it.
+        """
+        return self.times.checkpoint
 
     @property
     def event_id(self) -> str:

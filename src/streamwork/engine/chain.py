@@ -82,6 +82,7 @@ class Chain:
         self.idling = Idling(node for node in self.nodes if node.kind is NodeKind.SOURCE)
         self._times = {node.id: node.time for node in self.nodes if node.time is not None}
         self.now = from_microseconds(0)  # processing time of the epoch under way
+        self.checkpoint = 0  # the number of the epoch under way
         for source in self.polled.values():
             source.times = self
         self._plan, self._timed, self._walks, self._leaves = planned(graph, self.nodes, self._steps, self._needs, self)
@@ -134,6 +135,11 @@ class Chain:
             if not self.is_set_up or stale:
                 step.set_up()
         self.is_set_up = True
+
+    def settle(self, folder: Path) -> None:
+        """Name the job's folder to its components, before they are set up."""
+        for step in (*self._steps.values(), *self.polled.values()):
+            step.instance.folder = folder
 
     def hurry(self, guard: Callable[[], None]) -> None:
         """Let no row wait for others in a step. `guard` is called before each write to a sink."""
@@ -291,8 +297,8 @@ class Chain:
         for act in deferred:
             self._do(act)
 
-    def checkpoint(self) -> dict[str, dict[str, int]]:
-        """Between two events: bring the states up to date. Returns the counters of every component."""
+    def end(self) -> dict[str, dict[str, int]]:
+        """An epoch ends, between two events: bring the states up to date. Returns the counters of every component."""
         for step in (*self._steps.values(), *self.polled.values()):
             if isinstance(step, InstanceStep) and step.node.keeps is not None:
                 self._store_state(step)

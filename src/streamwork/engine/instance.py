@@ -65,6 +65,7 @@ class Instance:
         self._naming = Lock()  # of `refs`: files may be written by another thread
         self._disk = disk
         self._work = work
+        chain.settle(Path(work.folder))
         chain.check_keys(work.groups)
         if chain.graph.promise.at_most_once:
             chain.guard_times(disk, Path(work.folder))
@@ -116,7 +117,7 @@ class Instance:
         }
         self._counts = False
         now = work.ticks[0] if work.ticks else round(self._wall.now() * 1_000_000)
-        self.chain.now = from_microseconds(now)
+        self.chain.now, self.chain.checkpoint = from_microseconds(now), work.epoch
         self.marks = Marks(self._disk, Path(work.folder), work.fence, work.epoch, self._wall)
         self.chain.open(self.states, self._stagings, self._claim, self.marks)
         self._counts = True
@@ -158,7 +159,7 @@ class Instance:
             f"{self._work.fence}-{self.attempt}",
             f"outputs/{{}}/{self._stem}.letters.parquet",
         )
-        counters = chain.checkpoint()
+        counters = chain.end()
         captured = {}
         for name, rows in self._formats.items():
             with Blame.of_state(chain.graph, name).blaming():

@@ -16,6 +16,9 @@ class InstanceTimes(Protocol):
     @property
     def now(self) -> datetime: ...
 
+    @property
+    def checkpoint(self) -> int: ...
+
 
 class RowTimes:
     """For a component that reads the watermark: that just before the event being applied."""
@@ -27,6 +30,10 @@ class RowTimes:
     @property
     def now(self) -> datetime:
         return self._instance.now
+
+    @property
+    def checkpoint(self) -> int:
+        return self._instance.checkpoint
 
     @property
     def watermark(self) -> datetime | None:
@@ -43,6 +50,10 @@ class BatchTimes:
     @property
     def now(self) -> datetime:
         return self._instance.now
+
+    @property
+    def checkpoint(self) -> int:
+        return self._instance.checkpoint
 
     @property
     def watermark(self) -> datetime | None:

@@ -91,7 +91,7 @@ class Job:
             ack_timeout=seconds(ack_timeout),
             backpressure=backpressure,
         )
-        self.home = _folder_of(sys._getframe(1).f_globals.get("__file__"))
+        self.home = folder_of(sys._getframe(1).f_globals.get("__file__"))
         self._nodes: dict[str, Node] = {}
         self._asked: dict[str, int] = {}  # component -> the parallelism set for it
         self.params: dict[str, Any] = {}
@@ -190,6 +190,14 @@ class Job:
                 f"use one of: {', '.join(sinks) or 'none'}",
             )
         return forked
+
+    def with_components(self, others: Mapping[str, Any]) -> Job:
+        """The same job with other components in some places: id -> component, of the same types."""
+        changed = copy.copy(self)
+        changed._nodes = {
+            id: replace(node, component=others[id]) if id in others else node for id, node in self._nodes.items()
+        }
+        return changed
 
     @property
     def components(self) -> dict[str, Any]:
@@ -297,7 +305,7 @@ class Job:
         return next(name for name in tries if name not in self._nodes)
 
 
-def _folder_of(file: str | None) -> Path:
+def folder_of(file: str | None) -> Path:
     """The folder of the file that creates a job; the working directory in an interactive session."""
     return Path(file).absolute().parent if file else Path.cwd()
 

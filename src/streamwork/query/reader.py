@@ -137,6 +137,11 @@ class Reader:
         age = max(0.0, round(self.clock.now() - current.version.written, 3))
         return Stamp(current.version.epoch, current.committed, age, current.regressed)
 
+    def contains(self, epoch: int, fence: int) -> bool:
+        """True if a checkpoint that was completed once is in the past of what counts now, or is the newest one."""
+        look = self._last
+        return look is not None and not _is_lost(look, epoch, fence)
+
     def known(self) -> Mapping[str, Known]:
         """The components that keep state."""
         self.refresh()
@@ -244,7 +249,11 @@ class Reader:
 
     def _publish(self, look: Look, consistency: Consistency, version: Version) -> None:
         before = self._current.get(consistency)
-        fell_back = before is not None and before.version.sha256 != version.sha256 and _is_lost(look, before.version)
+        fell_back = (
+            before is not None
+            and before.version.sha256 != version.sha256
+            and _is_lost(look, before.version.epoch, before.version.fence)
+        )
         if fell_back:
             assert before is not None
             self._lost[consistency] = max(self._lost.get(consistency, 0), before.version.epoch)
@@ -312,11 +321,11 @@ class Reader:
         return self._older[key]
 
 
-def _is_lost(look: Look, version: Version) -> bool:
-    """True if a version that was answered from is not in the past of what counts now."""
+def _is_lost(look: Look, epoch: int, fence: int) -> bool:
+    """True if a checkpoint is not in the past of what counts now."""
     newest = look.newest(prepared=True)
-    later = next((start for fence, start in sorted(look.starts.items()) if fence > version.fence > 0), None)
-    return (later is not None and version.epoch > later.epoch) or (newest is not None and newest.epoch < version.epoch)
+    later = next((start for after, start in sorted(look.starts.items()) if after > fence > 0), None)
+    return (later is not None and epoch > later.epoch) or (newest is not None and newest.epoch < epoch)
 
 
 _GONE = (STATE_FILE.code, "SW-CHECKPOINT-DAMAGED")

@@ -35,19 +35,21 @@ def advise_batch(error: StreamworkError) -> StreamworkError:
 
 
 class Whole(OffsetSource[Any]):
-    """A source from its first event to the end that it has at the first call of `end`."""
+    """A source from its first event to the end that it has at the first call of `ends`; or to given offsets, by partition."""
 
     start = "earliest"
     max_events = EVERYTHING
 
-    def __init__(self, source: OffsetSource[Any]) -> None:
+    def __init__(self, source: OffsetSource[Any], ends: Mapping[str, int] | None = None) -> None:
         self.event = source.event
         self.unit = source.unit
         self._source = source
-        self._ends: dict[str, int] = {}
+        self._ends: dict[str, int] = dict(ends or {})
+        self._is_given = ends is not None
 
     def partitions(self) -> list[str]:
-        return self._source.partitions()
+        known = self._source.partitions()
+        return [one for one in known if one in self._ends] if self._is_given else known
 
     def ends(self, starts: Mapping[str, int], limit: int) -> Mapping[str, int]:
         """The whole input at the time a partition was first planned. Ignores the limit."""

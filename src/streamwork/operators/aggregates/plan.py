@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from streamwork.components import Event
-from streamwork.components.schema import arrow_schema
+from streamwork.components.field_types import FieldType
+from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.components.table_operator import StateTable
 from streamwork.errors import JobFailed
-from streamwork.operators.aggregates.base import ColumnAggregate
+from streamwork.operators.aggregates.base import ColumnAggregate, wrong_field
 from streamwork.operators.aggregates.columns import Array, Groups, Parts, column_of, is_plain, stacked, take
 
 
@@ -97,3 +98,38 @@ def _fitted(step_id: str, field: pa.Field, column: pa.Array) -> pa.Array:
             retryable=False,
             about_one_event=True,
         ) from None
+
+
+def check_filled(
+    step_id: str, to: type[Event], event: type[Event], known: Mapping[str, FieldType], made: Collection[str]
+) -> None:
+    """Every field of the result is filled, by name, with a value of its type; and every aggregate has a field. `known` are all
+    values, `made` the names of aggregates.
+    """
+    fields = fields_of(to)
+    for name in made:
+        if name not in fields:
+            raise wrong_field(
+                f"{step_id}: {to.__name__} has no field for the aggregate {name!r}",
+                f"add it to {to.__name__}, or rename the aggregate to one of: {', '.join(fields)}",
+            )
+    for name, field in fields.items():
+        if name not in known:
+            readable = name in fields_of(event)
+            add = f'key="{name}", or an aggregate: {name}=...' if readable else f"an aggregate: {name}=..."
+            raise wrong_field(
+                f"{step_id}: nothing fills {to.__name__}.{name}", f"add {add}; known are: {', '.join(known)}"
+            )
+        found = known[name]
+        if not _fits(found.arrow, field.arrow) or (found.nullable and not field.nullable):
+            may_be_null = " or None" if found.nullable else ""
+            raise wrong_field(
+                f"{step_id}: {to.__name__}.{name} is a {field.name}, but its value is a {found.name}{may_be_null}",
+                f"declare {name} as {found.name}{may_be_null}",
+            )
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted):
+        return bool(found.scale == wanted.scale)
+    return bool(found == wanted)

@@ -30,7 +30,7 @@ from streamwork.errors import WrongUse
 from streamwork.operators.aggregates import ColumnAggregate, Unbound
 from streamwork.operators.aggregates.base import wrong_field
 from streamwork.operators.aggregates.columns import Array, Parts, arrow_of
-from streamwork.operators.aggregates.plan import AggregatePlan
+from streamwork.operators.aggregates.plan import AggregatePlan, check_filled
 from streamwork.operators.late import late_type
 from streamwork.operators.times import as_times
 from streamwork.operators.windows.kinds import Assigner, Session, Window
@@ -221,29 +221,4 @@ def _check_result(plan: WindowPlan) -> None:
     )
     known.update({name: frame[name] for name in ((NUMBER,) if plan.window.by_count else (START, END))})
     known.update(made)
-    fields = fields_of(plan.to)
-    for name in made:
-        if name not in fields:
-            raise wrong_field(
-                f"{plan.id}: {plan.to.__name__} has no field for the aggregate {name!r}",
-                f"add it to {plan.to.__name__}, or rename the aggregate to one of: {', '.join(fields)}",
-            )
-    for name, field in fields.items():
-        if name not in known:
-            add = f'key="{name}", or an aggregate: {name}=...' if name in event else f"an aggregate: {name}=..."
-            raise wrong_field(
-                f"{plan.id}: nothing fills {plan.to.__name__}.{name}", f"add {add}; known are: {', '.join(known)}"
-            )
-        found = known[name]
-        if not _fits(found.arrow, field.arrow) or (found.nullable and not field.nullable):
-            may_be_null = " or None" if found.nullable else ""
-            raise wrong_field(
-                f"{plan.id}: {plan.to.__name__}.{name} is a {field.name}, but its value is a {found.name}{may_be_null}",
-                f"declare {name} as {found.name}{may_be_null}",
-            )
-
-
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted):
-        return bool(found.scale == wanted.scale)
-    return bool(found == wanted)
+    check_filled(plan.id, plan.to, plan.event, known, made)
