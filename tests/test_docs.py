@@ -105,6 +105,7 @@ def test_links_lead_somewhere() -> None:
     "page",
     [
         "delivery",
+        "lambda",
         "log",
         "operating",
         pytest.param("semantics", marks=pytest.mark.slow),

@@ -9,6 +9,7 @@ import click
 import streamwork
 from streamwork.cli.compare_command import compare_command
 from streamwork.cli.job_commands import checkpoints_command, status_command, stop_command
+from streamwork.cli.lambda_commands import lambda_group
 from streamwork.cli.letter_commands import letters_group
 from streamwork.cli.log_commands import log_group
 from streamwork.cli.output import cell, console, print_json, say
@@ -46,6 +47,7 @@ for command in (
     compare_command,
     serve_command,
     query_command,
+    lambda_group,
     doctor_command,
     demo_group,
 ):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from rich.status import Status
 
@@ -20,6 +20,8 @@ from streamwork.run.outcome import NOT_STARTED, Outcome
 from streamwork.run.watcher import Watcher
 from streamwork.wording import plural
 
+T = TypeVar("T")
+
 PLAIN_SECONDS = 1.0  # the shortest time between two plain lines
 
 
@@ -27,7 +29,7 @@ def watcher_for(stream: TextIO) -> Watcher:
     return TerminalWatcher(stream) if stream.isatty() else PlainWatcher(stream)
 
 
-def watched(as_json: bool, work: Callable[[Watcher], Outcome]) -> Outcome:
+def watched(as_json: bool, work: Callable[[Watcher], T]) -> T:
     """Run `work` with a watcher. With --json, standard output is reserved for the result."""
     watcher = PlainWatcher(sys.stderr) if as_json else watcher_for(sys.stdout)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

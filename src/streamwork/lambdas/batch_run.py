@@ -48,7 +48,7 @@ class BatchRun(msgspec.Struct, frozen=True):
     events: int
     seconds: float
     root: str
-    removed: tuple[int, ...]  # runs that no reader needs any more
+    removed: tuple[int, ...]  # runs that no reader needs
     notes: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ def run_batch(
     stop: Stop | None = None,
     **options: Any,
 ) -> BatchRun:
-    """Compute everything anew up to the newest checkpoint of the streaming job, whose root this is; it may be running.
+    """Compute everything from scratch up to the newest checkpoint of the streaming job, whose root this is; it may be running.
 
     `options` are more options of the run (`RunOptions`). `accept_gone`: input that the first run has counted is gone.
     """
@@ -144,7 +144,7 @@ def _check_beginning(
             "are gone, and a run from scratch would not count them",
             "keep the input longer, or restore it; `streamwork lambda run job.py --accept-gone` computes without it",
         )
-    return tuple(f"{name} begins at {at:,}: what was before is not counted any more" for name, at in lost.items())
+    return tuple(f"{name} begins at {at:,}: what was before is no longer counted" for name, at in lost.items())
 
 
 def _readable(folder: SeamFolder, run: int) -> Seam | None:

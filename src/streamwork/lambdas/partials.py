@@ -5,7 +5,7 @@ What it keeps must answer "everything behind checkpoint S" for every S that a ba
 1. The events of a checkpoint go into the row of their key and that checkpoint.
 2. Before a checkpoint, now and then, rows that are older than `APART` checkpoints become one row per key; but rows before and
    behind a claimed checkpoint stay apart. A run claims the newest checkpoint, so none will be claimed that is older than those.
-3. Rows up to `Seams.done` are forgotten: no view needs them any more.
+3. Rows up to `Seams.done` are forgotten: no view needs them.
 
     a claim that comes late (its run stood still for APART checkpoints between 'newest' and the file)
         2 may have merged rows across it. Such a row says so (checkpoint <= S < until): readers refuse to answer from that run.

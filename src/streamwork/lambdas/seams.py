@@ -71,14 +71,14 @@ class Seams:
 
     @cached_property
     def done(self) -> int:
-        """The checkpoint up to which no view needs partial aggregates any more: the seam before the one that is shown, since a
+        """The checkpoint up to which no view needs partial aggregates: the seam before the one that is shown, since a
         reader may still be at that one.
         """
         return min(self.claims.get(run, 0) for run in self.flips[-2:]) if len(self.flips) > 1 else 0
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The checkpoints that divide what is kept: behind each of them, partial aggregates begin anew."""
+        """The checkpoints that divide what is kept: behind each of them, new rows of partial aggregates begin."""
         return tuple(sorted({epoch for epoch in self.claims.values() if epoch > self.done}))
 
     @property

@@ -23,7 +23,7 @@ import pyarrow as pa
 from streamwork.components import Event
 from streamwork.components.columns import to_structs
 from streamwork.epoch.job_folder import open_store
-from streamwork.errors import JobFailed
+from streamwork.errors import JobFailed, WrongUse
 from streamwork.lambdas.definition import Lambda
 from streamwork.lambdas.merging import Merged, behind, merged
 from streamwork.lambdas.plan import PartialPlan
@@ -35,6 +35,8 @@ from streamwork.query.local import LocalState
 from streamwork.query.pile import Pile
 from streamwork.query.reader import Reader
 from streamwork.query.version import Version
+from streamwork.statefiles.sql import connect, duckdb_for
+from streamwork.wording import plural
 from streamwork.world import RealDisk
 
 O = TypeVar("O", bound=Event)  # noqa: E741 (out)
@@ -98,6 +100,17 @@ class View(Generic[O]):
             answers.append(MergedAnswer(record, of_batch.get(place), of_stream.get(place), stand))
         return answers
 
+    def key_of(self, texts: Sequence[str]) -> tuple[Any, ...]:
+        """A key that is given as text, field by field. Refuses one of another type (SW-QUERY-KEY)."""
+        shape = self._stream.known()[self._plan.id].shape
+        if len(texts) != len(self._plan.key):
+            raise WrongUse(
+                "SW-QUERY-KEY",
+                f"{self._plan.id} has the key {', '.join(self._plan.key)}, and {plural(len(texts), 'value')} were given",
+                "give a value for each field of the key",
+            )
+        return shape.text_parts(texts)
+
     def table(self) -> pa.Table:
         """All keys: the fields of answers, and `is_exact`, `run`, `seam` and `checkpoint`. Fields of the key come first if the
         answers do not have them.
@@ -116,6 +129,18 @@ class View(Generic[O]):
     def stand(self) -> Stand:
         """What answers are made of now."""
         return self._answer([])[1]
+
+    def sql(self, query: str) -> pa.Table:
+        """The result of SQL over `table`, which has the name of the lambda, with `_` in place of `-`. Needs the extra `sql`."""
+        name = self._plan.id.replace("-", "_")
+        with connect("View.sql") as db:
+            db.register(name, self.table())
+            try:
+                found = db.sql(query)
+            except duckdb_for("View.sql").Error as error:
+                cause = " ".join(str(error).split())
+                raise WrongUse("SW-STATE-SQL", f"DuckDB: {cause}", f"the only table is {name}") from None
+            return pa.table({}) if found is None else found.to_arrow_table()
 
     @property
     def batch(self) -> State:
@@ -203,6 +228,7 @@ def _rows(keys: pa.RecordBatch) -> list[tuple[Any, ...]]:
 def _not_in_the_past(seam: Seam, epoch: int) -> JobFailed:
     return JobFailed(
         "SW-LAMBDA-SEAM",
-        f"batch run {seam.run} counts up to checkpoint {seam.epoch}, and the streaming job has gone back behind it, to {epoch}",
-        f"start another batch run when the job is beyond checkpoint {seam.epoch}: `streamwork lambda run job.py`",
+        f"batch run {seam.run} counts up to checkpoint {seam.epoch}, and the streaming job was set back behind that before it came "
+        f"to {epoch}",
+        "start another batch run: `streamwork lambda run job.py`",
     )
