@@ -62,6 +62,7 @@ class Place:
         self.folder = folder
         self._latest = latest
         self.given: list[tuple[str, int]] = []
+        self._thread: threading.Thread | None = None  # the job runs in it
         self.write("usage.py", factor, sink)
 
     def write(self, name: str, factor: int = 1, sink: str = JOURNAL) -> None:
@@ -98,7 +99,7 @@ class Place:
         return self.ask("savepoint", "create", "usage.py", name, *arguments)
 
     @contextmanager
-    def running(self, job: str = "usage.py") -> Iterator[threading.Thread]:
+    def running(self, job: str = "usage.py", mode: Mode = Mode.LOCAL) -> Iterator[threading.Thread]:
         """The job runs in a thread meanwhile."""
         stop, outcome, errors = Stop(RealClock()), [], []
 
@@ -110,14 +111,15 @@ class Place:
 
         with standing_in(self.folder):
             loaded = load_job(job)
-        options = RunOptions(mode=Mode.LOCAL, root=self.folder / ROOT, restart=False)
-        thread = threading.Thread(target=work)
+        options = RunOptions(mode=mode, root=self.folder / ROOT, restart=False)
+        thread = self._thread = threading.Thread(target=work)
         thread.start()
         try:
             yield thread
         finally:
             stop.asked = True
             thread.join()
+            self._thread = None
         if errors:
             raise errors[0]
         assert isinstance(outcome[0], Outcome)
@@ -137,7 +139,9 @@ class Place:
         return self.journal(database, table)
 
     def wait_for_rows(self, count: int) -> None:
-        wait_for(lambda: len(self.journal()) >= count)
+        """Or for the end of the thread in which the job runs."""
+        wait_for(lambda: len(self.journal()) >= count or (self._thread is not None and not self._thread.is_alive()))
+        assert len(self.journal()) >= count, "the job has ended"
 
 
 def expected(given: list[tuple[str, int]], factor: int = 1) -> list[tuple[str, int, int]]:

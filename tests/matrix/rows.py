@@ -15,7 +15,6 @@ from matrix.targets import PREVIEWED
 
 _STILL = "two drivers, the older one is suspended at any durable effect, and resumes"
 _STANDBY = "a driver with a standby killed with -9 between prepare and commit"
-_NO_SAVEPOINTS = "not covered: savepoints do not exist yet"
 _DIRTY = "; ".join(PREVIEWED)
 
 
@@ -133,15 +132,15 @@ EXACTLY = [
             "local", "world/test_temporary.test_what_a_killed_writer_leaves_is_removed", "the lock on a temporary file"),
     Exactly("temporary files of dead processes, in any folder of the job", "are removed", "all", "-", "local",
             "world/test_temporary.test_a_start_removes_them_in_every_folder_of_the_job"),
-    Exactly("the power fails at any step of a savepoint", "it is refused as half-made, or complete; the job goes on", "in memory", "-",
-            "local", "epoch/savepoints/test_crashes.test_a_power_cut_while_a_savepoint_is_made"),
-    Exactly("a driver, or the command, killed with -9 during a savepoint", "it is refused as half-made; the job goes on", "SQLite", "-",
-            "local", "cli/test_savepoint_kills.test_a_kill_while_a_savepoint_is_made"),
+    Exactly("the power fails at any step of a savepoint", "it is refused as half-made, or complete; the job goes on", "in memory",
+            "-", "local", "epoch/savepoints/test_crashes.test_a_power_cut_while_a_savepoint_is_made"),
+    Exactly("a driver, or the command, killed with -9 during a savepoint", "it is refused as half-made; the job goes on", "SQLite",
+            "-", "local", "cli/test_savepoint_kills.test_a_kill_while_a_savepoint_is_made"),
     Exactly("the power fails at any step of a start from a savepoint, which rewinds the sinks",
-            "the next start goes on where the job was, or from the savepoint, all sinks alike; or it is asked for again", "in memory", "-",
-            "local", "epoch/savepoints/test_crashes.test_a_power_cut_while_an_upgrade_is_rolled_back"),
-    Exactly("the power fails at any step of a fork, or of a move to another root", "the same command completes it", "in memory", "-",
-            "local", "epoch/savepoints/test_crashes.test_a_power_cut_while_a_job_is_forked",
+            "the next start goes on where the job was, or from the savepoint, all sinks alike; it can be repeated",
+            "in memory", "-", "local", "epoch/savepoints/test_crashes.test_a_power_cut_while_an_upgrade_is_rolled_back"),
+    Exactly("the power fails at any step of a fork, or of a move to another root", "the same command completes it", "in memory",
+            "-", "local", "epoch/savepoints/test_crashes.test_a_power_cut_while_a_job_is_forked",
             "`job.json` names the origin before there is state"),
     Exactly("a fork killed with -9", "the same command completes it", "SQLite", "-", "local",
             "cli/test_savepoint_kills.test_a_kill_while_a_job_is_forked"),
@@ -184,7 +183,10 @@ AT_ONCE = [
            "under acknowledging no event that was in the inbox", "in memory", "local",
            "epoch/test_walks.test_exactly_once_whatever_happens",
            "inbox files removed late, copied, and never those of a higher fence"),
-    AtOnce("during a savepoint", _NO_SAVEPOINTS, "", "", "", ""),
+    AtOnce("a start from a savepoint of a job that broke off in an epoch", "what was in flight",
+           "nothing; what was in flight may be repeated", "SQLite", "local",
+           "epoch/savepoints/test_at_once.test_a_start_from_a_savepoint_of_a_job_that_broke_off",
+           "how far input may have been processed"),
 ]  # fmt: skip
 REFUSED = [
     Refusal("more instances of a step that is not keyed, without a grouping", "the order of events per key would be lost",
@@ -201,6 +203,10 @@ REFUSED = [
 ]  # fmt: skip
 _EO, _MOST, _LEAST = "exactly-once", "at-most-once", "at-least-once"
 CONTROLS = [
+    Control(_EO, "`job.json` names the origin before there is state",
+            "epoch/savepoints/test_crashes.test_control_without_the_origin_in_its_folder_an_interrupted_fork_would_begin_empty"),
+    Control("At-most-once: nothing is written twice", "how far input may have been processed",
+            "epoch/savepoints/test_at_once.test_control_without_how_far_it_may_have_read_at_most_once_writes_twice"),
     Control("A lost target is not recreated", "the check of the ledger row before a start",
             "connectors/test_lost.test_without_the_rule_rows_come_twice"),
     Control("Readers of Parquet see all of a commit or nothing", "the exchange of two folders in one step",

@@ -74,7 +74,10 @@ def read_savepoints(root: Path, job: str, graph: Graph | None = None) -> Savepoi
     """With the graph of the job, each savepoint says whether its sources still have what follows it."""
     store = open_store(root, job)
     folder = store.folder / FOLDER
-    found = [savepoint_info(store.disk, folder / name, graph) for name in store.disk.names(folder)]
+    begun = [
+        name for name in store.disk.names(folder) if store.disk.names(folder / name)
+    ]  # a killed writer leaves empty ones
+    found = [savepoint_info(store.disk, folder / name, graph) for name in begun]
     found.sort(key=lambda one: (one.created if isinstance(one.created, float) else float("inf"), one.name))
     return SavepointList(job=job, root=str(root), savepoints=found)
 

@@ -232,6 +232,7 @@ def check_saved(life: Life) -> str:
 SAVING = steps_of(about_to_save)
 
 
+@pytest.mark.proves("the power fails at any step of a savepoint")
 @pytest.mark.parametrize("step", quick_every(30, range(1, SAVING + 1)))
 def test_a_power_cut_while_a_savepoint_is_made(step: int) -> None:
     survival = survival_of(step)
@@ -279,6 +280,7 @@ def about_to_rewind() -> tuple[Life, Callable[[], Any]]:
 REWINDING = steps_of(about_to_rewind)
 
 
+@pytest.mark.proves("the power fails at any step of a start from a savepoint, which rewinds the sinks")
 @pytest.mark.parametrize("step", quick_every(30, range(1, REWINDING + 1)))
 def test_a_power_cut_while_an_upgrade_is_rolled_back(step: int) -> None:
     """Asked for again, it is rolled back. An ordinary start finds one or the other, the same at both sinks."""
@@ -349,6 +351,7 @@ def about_to_fork() -> tuple[Life, Callable[[], Any]]:
 FORKING = steps_of(about_to_fork)
 
 
+@pytest.mark.proves("the power fails at any step of a fork, or of a move to another root")
 @pytest.mark.parametrize("step", quick_every(30, range(1, FORKING + 1)))
 def test_a_power_cut_while_a_job_is_forked(step: int) -> None:
     """The same fork again completes it. Its targets get what it processes itself, and the first job does not notice."""
@@ -371,7 +374,8 @@ def test_a_power_cut_while_a_job_is_forked(step: int) -> None:
     assert all(has(target, journal(life, BACK)) for target in life.targets.values())
 
 
-def test_control_without_the_origin_in_its_folder_an_interrupted_move_would_begin_empty(
+@pytest.mark.proves("`job.json` names the origin before there is state")
+def test_control_without_the_origin_in_its_folder_an_interrupted_fork_would_begin_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`job.json` names the origin before there is any state: without it an ordinary start would take the folder for a new job."""
