@@ -7,6 +7,7 @@ import sys
 import click
 
 import streamwork
+from streamwork.cli.check_command import check_command
 from streamwork.cli.compare_command import compare_command
 from streamwork.cli.job_commands import checkpoints_command, status_command, stop_command
 from streamwork.cli.lambda_commands import lambda_group
@@ -41,6 +42,7 @@ for command in (
     status_command,
     stop_command,
     checkpoints_command,
+    check_command,
     rescale_command,
     savepoint_group,
     state_group,

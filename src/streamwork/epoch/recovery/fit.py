@@ -121,7 +121,7 @@ class _Comparison:
             self.reasons.append(plan)
             return None
         if plan.is_spread:
-            self.details.append(f"{len(instances)} instances become {len(plan.pieces)}")
+            self.details.append(f"parallelism was {len(instances)} and is now {len(plan.pieces)}")
         return None if self.reasons else replace(plan, casts=casts, drops=drops)
 
     def _columns(
