@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pytest
 
 from commands import call_in
 from comparison.compare_jobs import HEAD, SINKS, Lab, part, version
-from savepoint_jobs import expected, last
+from savepoint_jobs import Place, expected, last
 from savepoint_world import every_file
+from streamwork import Event, EventLog
+from streamwork.comparison.trial import Reading
+from streamwork.epoch.recovery.catch_up import Leg
 from streamwork.world import RealDisk
 
 Row = tuple[str, int, int]
@@ -212,3 +217,80 @@ job = Job(""", 1)  # fmt: skip
 def test_checkpoints_and_copies_of_savepoints_can_be_compared_from(lab: Lab) -> None:
     for origin in ("checkpoint:newest", str(lab.folder / ".streamwork/usage/savepoints/base")):
         assert lab.ask("compare", "usage.py", "--from", origin, "--events", 5)["events"] == 5
+
+
+# ---- sources with partitions, event time, and a job that runs -------------------------------------------------------------
+
+WINDOWS = """
+from datetime import datetime
+
+from streamwork import Event, Fixed, Job, LogSource, SqliteSink, count, sum_of
+
+class Payment(Event):
+    card: str
+    amount: int
+    at: datetime
+
+class Sums(Event):
+    card: str
+    window_start: datetime
+    number: int
+    total: int
+
+job = Job("usage", checkpoint_every=0, parallelism=2)
+payments = job.source(LogSource("payments.log", Payment, max_events=50), id="payments", time="at")
+window = payments.window(Fixed("10s"), key="card", id="windows")
+sums = window.aggregate(Sums, number=count(), total=sum_of("amount"))
+sums.sink(SqliteSink("windows.db", "windows", key=("card", "window_start")), id="windows-out")
+sums.sink(SqliteSink("journal.db", "journal"), id="journal")
+"""
+
+
+def pay(folder: Path, first: int, last: int) -> None:
+    with EventLog(folder / "payments.log", PaidAt) as log:
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        log.append([PaidAt(f"card-{n % 7}", n % 5, at + timedelta(seconds=n)) for n in range(first, last)])
+
+
+class PaidAt(Event):
+    card: str
+    amount: int
+    at: datetime
+
+
+def test_windows_over_a_log_whose_job_runs_meanwhile(tmp_path: Path) -> None:
+    """Partitions, event time, state with a sub-key. The log gets no consumer, and the running job is not disturbed."""
+    place = Place(tmp_path)
+    (tmp_path / "usage.py").write_text(WINDOWS)
+    (tmp_path / "v2.py").write_text(WINDOWS.replace('Fixed("10s")', 'Fixed("20s")'))
+    EventLog.create(tmp_path / "payments.log", PaidAt, key="card", partitions=3).close()
+    pay(tmp_path, 0, 100)
+    place.catch_up()
+    place.save("base")
+    pay(tmp_path, 100, 400)
+    consumers = sorted(path.name for path in (tmp_path / "payments.log" / "consumers").iterdir())
+    with place.running():
+        answer = place.ask("compare", "usage.py", "usage.py", "--from", "savepoint:base", "--events", "200")
+        assert answer["same"] and answer["deterministic"]
+        assert 200 <= answer["events"] <= 206, "one event of each partition at least"
+        assert part(answer, "outputs", "windows-out")["diff"]["rows_before"] > 20
+        assert part(answer, "states", "windows")["diff"]["rows_before"] > 0
+        answer = place.ask("compare", "usage.py", "v2.py", "--from", "savepoint:base", "--events", "200")
+        assert not answer["same"] and answer["deterministic"]
+    assert sorted(path.name for path in (tmp_path / "payments.log" / "consumers").iterdir()) == consumers
+    assert place.ask("savepoint", "show", "usage.py", "base", "--verify")["problems"] == []
+
+
+def test_control_without_the_ticks_of_a_the_same_version_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, version("state.total += collector.now.microsecond"))
+    real = Reading.replay
+    monkeypatch.setattr(Reading, "replay", lambda self, plans: real(self, tuple(without_ticks(plans))))
+    assert not lab.compare("usage.py")["deterministic"]
+    monkeypatch.setattr(Reading, "replay", real)
+    assert lab.compare("usage.py")["deterministic"]
+
+
+def without_ticks(plans: tuple[Leg, ...]) -> list[Leg]:
+    return [replace(leg, ticks=tuple(tick + 1 for tick in leg.ticks)) for leg in plans]

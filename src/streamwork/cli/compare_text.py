@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from streamwork.cli.output import say
 from streamwork.cli.state_text import Labels, show_changes, show_component, show_table
+from streamwork.comparison.comparing import ROWS
+from streamwork.comparison.outputs import COUNT
 from streamwork.comparison.report import Comparison, Part, Side
 from streamwork.statefiles.diff import Change, Status
 from streamwork.statefiles.plain_values import text_of
@@ -54,13 +56,33 @@ def _show_part(kind: str, part: Part) -> None:
             Status.ADDED: "only in B",
             Status.REKEYED: "the keys differ: rows cannot be compared",
         }.get(diff.status, "")
-        show_component(diff, f"{kind} {part.component}" + (f": {note}" if note else ""), SIDES)
+        title = f"{kind} {part.component}" + (f": {note}" if note else "")
+        if part.by == ROWS:
+            _show_rows(part, title)
+        else:
+            show_component(diff, title, SIDES)
     if part.random:
-        rows = plural(part.random, "key" if part.by != "rows" else "row")
+        rows = plural(part.random, "key" if part.by != ROWS else "row")
         say(
             f"{kind} {part.component}: A itself differs in {rows} the second time; {part.beyond_random:,} other differences"
         )
         show_changes(part.random_examples, "A", "A again")
+
+
+def _show_rows(part: Part, title: str) -> None:
+    """Rows without a key: each is shown with the number of times that it is there."""
+    say(title)
+    for line in part.diff.schema:
+        say(f"  {line}")
+    show_changes(part.diff.examples, "A", "B")
+    left = [part.diff.gone, part.diff.added]
+    for example in part.diff.examples:
+        times = [0 if side is None else side[COUNT] for side in (example.before, example.after)]
+        left[0] -= max(0, times[0] - times[1])
+        left[1] -= max(0, times[1] - times[0])
+    for count, where in zip(left, ("only in A", "only in B"), strict=True):
+        if count:
+            say(f"  {count:,} more {where}")
 
 
 def _verdict(found: Comparison) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from streamwork.comparison.outputs import counted, output_diff, row_diff
+from streamwork.comparison.outputs import counted, output_diff, row_counts, row_diff
 from streamwork.comparison.report import Comparison, Difference, Part, Side
 from streamwork.comparison.trial import Prepared, Trial, Version, positions
 from streamwork.epoch.savepoints.origin import Origin
@@ -33,6 +33,8 @@ from streamwork.world import Clock
 
 Tell = Callable[[str, int], None]
 """Called with what is running, and its number of events so far."""
+KEY, ROWS, INSTANCE = "key", "rows", "instance"
+"""What the rows of a part are recognised by. Without a key, they are counted."""
 RUNS = ("A", "A again", "B")
 
 
@@ -76,7 +78,7 @@ def compare(asked: Asked, scratch: Path, clock: Clock, tell: Tell = lambda run, 
         root=str(asked.root),
         origin=asked.origin.name,
         same=not any(pair.part(0).differs for pairs in parts.values() for pair in pairs),
-        deterministic=not any(pair.unsteady for pairs in parts.values() for pair in pairs),
+        deterministic=all(pair.deterministic for pairs in parts.values() for pair in pairs),
         events=first.events,
         ended=first.ended,
         epochs=len(first.legs),
@@ -134,11 +136,16 @@ class _Pair:
     aa: RowDiff | None
     status: Status = Status.REKEYED  # where there are no rows to compare
     schema: tuple[str, ...] = ()
+    random_columns: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
+    def deterministic(self) -> bool:
+        return not self.unsteady and not self.random_columns
+
+    @property
     def unsteady(self) -> bool:
-        """True if A gave something else the second time."""
+        """True if A gave something else the second time, in the columns that are compared."""
         return self.aa is not None and bool(self.aa.changed or self.aa.added.num_rows or self.aa.gone.num_rows)
 
     def changes(self) -> Iterator[tuple[RowChange, bool]]:
@@ -147,7 +154,7 @@ class _Pair:
             return
         random = self._random_keys()
         for change in self.ab.changes():
-            yield change, not (self.unsteady and self.by == "rows") and _text(change) not in random
+            yield change, not (self.unsteady and self.by == ROWS) and _text(change) not in random
 
     def part(self, examples: int) -> Part:
         if self.ab is None:
@@ -159,16 +166,26 @@ class _Pair:
             )
             return Part(self.component, self.by, found, beyond_random=gone + added)
         found = compared(self.component, self.ab, examples, self.schema)
+        if self.by == ROWS:
+            found = _of_rows(found, self.ab)
         total = found.changed + found.gone + found.added
         if not self.unsteady:
-            return Part(self.component, self.by, found, beyond_random=total)
+            return Part(self.component, self.by, found, beyond_random=total, random_columns=self.random_columns)
         assert self.aa is not None
         random = self.aa.changed + self.aa.gone.num_rows + self.aa.added.num_rows
-        beyond = sum(good for _, good in self.changes())
+        beyond = 0 if self.by == ROWS else sum(good for _, good in self.changes())
         return Part(self.component, self.by, found, random, tuple(self.aa.changes(examples)), beyond)
 
     def _random_keys(self) -> set[bytes]:
         return set() if self.aa is None or not self.unsteady else {_text(change) for change in self.aa.changes()}
+
+
+def _of_rows(found: ComponentDiff, multisets: RowDiff) -> ComponentDiff:
+    """With the numbers of rows in place of those of distinct rows."""
+    same, gone, added = row_counts(multisets)
+    return msgspec.structs.replace(
+        found, rows_before=same + gone, rows_after=same + added, changed=0, same=same, gone=gone, added=added, fields={}
+    )
 
 
 def _text(change: RowChange) -> bytes:
@@ -180,13 +197,13 @@ def _output(name: str, first: Trial, again: Trial, other: Trial) -> _Pair:
     if a is None or twice is None or b is None:
         rows_a, rows_b = (0 if one is None else one.rows().num_rows for one in (a, b))
         there = a or b
-        by = "key" if there is not None and there.key else "rows"
+        by = KEY if there is not None and there.key else ROWS
         return _Pair(name, by, rows_a, rows_b, None, None, Status.ADDED if a is None else Status.GONE)
     before, second, after = a.rows(), twice.rows(), b.rows()
     ab, schema = output_diff(before, after, a.key, b.key)
     pair = _Pair(
         name,
-        "key" if a.key else "rows",
+        KEY if a.key else ROWS,
         before.num_rows,
         after.num_rows,
         ab,
@@ -204,14 +221,14 @@ def _output(name: str, first: Trial, again: Trial, other: Trial) -> _Pair:
     line = f"sink {name}: A itself writes other values of {', '.join(random)} each time; rows are compared without them"
     common = [c for c in left if c in after.column_names]
     ab, _ = output_diff(before.select(left), after.select(common), (), ())
-    return replace(pair, ab=ab, aa=aa, remarks=(line,))
+    return replace(pair, ab=ab, aa=aa, random_columns=tuple(random), remarks=(line,))
 
 
 def _state(name: str, a: ComponentState | None, twice: ComponentState | None, b: ComponentState | None) -> _Pair:
     if a is None or twice is None or b is None:
         rows_a, rows_b = (0 if one is None else len(one) for one in (a, b))
-        return _Pair(name, "key", rows_a, rows_b, None, None, Status.ADDED if a is None else Status.GONE)
-    by = "key" if a.shape.key else "instance"
+        return _Pair(name, KEY, rows_a, rows_b, None, None, Status.ADDED if a is None else Status.GONE)
+    by = KEY if a.shape.key else INSTANCE
     return _Pair(name, by, len(a), len(b), rows_of(a, b), rows_of(a, twice), schema=state_changes(a, b))
 
 

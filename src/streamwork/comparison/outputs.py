@@ -48,6 +48,21 @@ def counted(table: pa.Table) -> pa.Table:
     return in_order(found.select([*names, "count_all"]).rename_columns([*names, COUNT]), names)
 
 
+def row_counts(multisets: RowDiff) -> tuple[int, int, int]:
+    """How many rows of two multisets are the same, only in the first, and only in the second."""
+    found = []
+    for table, sides in ((multisets.before, ("a", "b")), (multisets.after, ("b", "a"))):
+        times = table.column(COUNT)
+        found.append(
+            table.drop_columns([COUNT]).append_column(sides[0], times).append_column(sides[1], pc.multiply(times, 0))
+        )
+    both = pa.concat_tables([found[0], found[1].select(found[0].column_names)])
+    sums = both.group_by(list(multisets.key), use_threads=False).aggregate([("a", "sum"), ("b", "sum")])
+    a, b = sums.column("a_sum"), sums.column("b_sum")
+    same = pc.sum(pc.min_element_wise(a, b)).as_py() or 0
+    return same, (pc.sum(a).as_py() or 0) - same, (pc.sum(b).as_py() or 0) - same
+
+
 def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_floating(kind):

@@ -57,6 +57,7 @@ class Part(msgspec.Struct, frozen=True):
     random: int = 0
     random_examples: tuple[RowChange, ...] = ()
     beyond_random: int = 0  # how many differences there are at other keys
+    random_columns: tuple[str, ...] = ()  # that are not compared, of rows without a key
 
     @property
     def differs(self) -> bool:

@@ -118,7 +118,7 @@ class Prepared:
             lambda: secrets.token_hex(16),
             processes=RealProcesses(),
         )
-        began, reading = clock.monotonic(), _Reading(driver, self.graph, self.store, tell)
+        began, reading = clock.monotonic(), Reading(driver, self.graph, self.store, tell)
         with Heartbeat(driver.beat, self.settings.lease / 4):
             try:
                 driver.start()
@@ -143,7 +143,7 @@ class Prepared:
         )
 
 
-class _Reading:
+class Reading:
     """The epochs of one trial."""
 
     def __init__(self, driver: Driver, graph: Graph, store: Store, tell: Tell) -> None:
