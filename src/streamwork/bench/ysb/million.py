@@ -43,13 +43,15 @@ Read = Callable[[int], float]
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     direct_events: int = 40_000_000
-    redis_events: int = 8_000_000
+    redis_events: int = 3_000_000
     warm: float = 0.2
     """This part of the events."""
     repeats: int = 5
     mode: str = "microbatch"
     reads_per_s: float = 500.0
-    per_checkpoint: int = 8_000_000
+    direct_per_checkpoint: int = 1_000_000
+    redis_per_checkpoint: int = 100_000
+    """The most events of a checkpoint: as many as take about a second, or reads are too old."""
     stream: Stream = Stream(campaigns=1_000_000)
 
 
@@ -60,7 +62,8 @@ QUICK = Sizes(
     repeats=1,
     mode="local",
     reads_per_s=50.0,
-    per_checkpoint=20_000,
+    direct_per_checkpoint=20_000,
+    redis_per_checkpoint=20_000,
     stream=Stream(campaigns=1_000, step=10),
 )
 
@@ -98,10 +101,11 @@ def _measured(side: str, folder: Path, redis_url: str, sizes: Sizes) -> dict[str
     import redis
 
     events = sizes.direct_events if side == DIRECT else sizes.redis_events
+    most = sizes.direct_per_checkpoint if side == DIRECT else sizes.redis_per_checkpoint
     warm = int(sizes.warm * events)
     params: dict[str, object] = {
         "events": events,
-        "per-checkpoint": sizes.per_checkpoint,
+        "per-checkpoint": most,
         "output": folder / "counts.db",
     }
     params |= {name: getattr(sizes.stream, name) for name in ("partitions", "campaigns", "step")}
