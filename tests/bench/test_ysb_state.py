@@ -34,6 +34,9 @@ def test_the_format_gives_the_same_events_as_columns_and_one_by_one() -> None:
     assert to_structs(AdView, columns) == decoder.many(text)
     assert columns["ad"].to_pylist() == rows.ads.tolist()
     assert [int(at.timestamp() * 1000) for at in columns["at"].to_pylist()] == (rows.times // 1000).tolist()
+    for wrong in ([text[0] + text[1], b""], [text[0], b""], [b"", text[0]], [b" " + text[0]], [text[0] + b"\n"]):
+        with pytest.raises(ValueError, match="not one object"):
+            decoder.columns(wrong)
     with pytest.raises(ValueError, match="invalid literal"):
         decoder.one(text[0].replace(b'"ad_id":"', b'"ad_id":"x'))
 

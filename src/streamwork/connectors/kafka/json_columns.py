@@ -19,6 +19,7 @@ from streamwork.components.schema import arrow_schema, check_columns, fields_of
 
 _PLAIN = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 _MARGIN = 16
+_NEWLINE, _OPEN, _CLOSE = b"\n{}"
 
 
 class Doubt(ValueError):
@@ -41,10 +42,9 @@ def is_plain(kind: type[msgspec.Struct]) -> bool:
 def columns(kind: type[msgspec.Struct], values: Sequence[bytes]) -> Columns:
     """The events of these values; `kind` is plain. Raises where there is any doubt."""
     data = b"\n".join(values)
-    boundaries = len(values) - 1
-    if not (data.count(b"}\n{") == boundaries == data.count(b"\n") and data[:1] == b"{" and data[-1:] == b"}"):
+    if not are_objects(data, len(values)):
         raise Doubt("not one object per value")
-    if b"NaN" in data or b"Inf" in data:
+    if (data.find(b"N") >= 0 and b"NaN" in data) or (data.find(b"I") >= 0 and b"Inf" in data):
         raise Doubt("perhaps a number that JSON does not have")
     pa.array([data], pa.binary()).cast(pa.string())  # raises if it is not UTF-8
     schema = arrow_schema(kind)
@@ -70,6 +70,17 @@ def columns(kind: type[msgspec.Struct], values: Sequence[bytes]) -> Columns:
     batch = pa.RecordBatch.from_arrays(made, schema=schema)
     check_columns(kind, batch)
     return Columns(kind, batch)
+
+
+def are_objects(data: bytes, count: int) -> bool:
+    """True if these lines are `count` values, each of which begins and ends like an object. `bytes.count` is many times slower."""
+    if data[:1] != b"{" or data[-1:] != b"}":
+        return False
+    characters = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(characters == _NEWLINE)
+    return len(ends) == count - 1 and bool(
+        (characters[ends - 1] == _CLOSE).all() and (characters[ends + 1] == _OPEN).all()
+    )
 
 
 def _is_doubtful(column: pa.Array) -> bool:
