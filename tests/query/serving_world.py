@@ -17,6 +17,7 @@ from streamwork.query.answer import Selection
 from streamwork.query.remote import RemoteState
 from streamwork.query.server.followed import Jobs
 from streamwork.query.server.routes import Questions
+from streamwork.query.sql.wire import SqlLimits
 from streamwork.serving.access import Endpoint, Token
 from streamwork.serving.limits import Limits
 from streamwork.serving.server import Listening
@@ -65,15 +66,21 @@ class Served:
 
 @contextlib.contextmanager
 def serving(
-    root: Path, only: str | None = None, limits: Limits | None = None, listen: str = "0", cache: Path | None = None
+    root: Path,
+    only: str | None = None,
+    limits: Limits | None = None,
+    listen: str = "0",
+    cache: Path | None = None,
+    sql: SqlLimits | None = None,
 ) -> Iterator[Served]:
     jobs, problems = Jobs(root, only, cache or root.parent / "cache"), []
-    questions = Questions(jobs, limits or Limits(), problems.append)
+    questions = Questions(jobs, limits or Limits(), problems.append, sql)
     listening = Listening(questions.application, Endpoint.parse(listen), Token(SECRET, "a test"))
     with listening.in_thread() as url:
         try:
             yield Served(url, jobs, problems)
         finally:
+            questions.close()
             jobs.close()
     assert problems == []
 

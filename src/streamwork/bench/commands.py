@@ -201,6 +201,17 @@ def bench_ysb_command(variant: str, kafka: str | None, redis: str | None, quick:
     _print_numbers(run(variant, kafka, redis, quick, _note), as_json, f"ysb --variant {variant}")
 
 
+@bench_group.command("query")
+@click.option("--redis", metavar="URL", help="An empty Redis database, to be compared with.")
+@click.option("--quick", is_flag=True, help="Few keys: to see that it works.")
+@JSON
+def bench_query_command(redis: str | None, quick: bool, as_json: bool) -> None:
+    """Answers about the state of a job over HTTP, while it is idle and at full speed; the same keys from Redis."""
+    from streamwork.bench import query as bench
+
+    _print_numbers(bench.run(sizes=bench.QUICK if quick else bench.FULL, note=_note, redis=redis), as_json)
+
+
 def _measure(bench: Any, quick: bool, as_json: bool, **other_sizes: Any) -> None:
     """Run a benchmark that has two sizes and reports its progress."""
     sizes = msgspec.structs.replace(bench.QUICK if quick else bench.FULL, **other_sizes)

@@ -168,6 +168,13 @@ SECTIONS = {
             "redis": "`RedisSink`: one hash per campaign, exactly-once",
         },
     ),
+    "query": Section(
+        "Queryable state",
+        "The state of a job with a million keys, asked over HTTP: one key per request, many keys per request with the Python "
+        "client, and 200 gets per second while the job counts at full speed in local mode. Latency counts from the time at which a "
+        "get was due. The slowdown compares stretches with the server and stretches in which it is stopped. Redis: the same keys "
+        "by MGET with hiredis, decoded to equal records. Every answer is compared with a recomputation before a speed is accepted.",
+    ),
     "state-size": Section(
         "Size of the state",
         "The duration of an epoch with the same number of changed keys, in a small state and in a large one, in turn, "

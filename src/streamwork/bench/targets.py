@@ -156,6 +156,16 @@ TARGETS = (
         ("pause_ratio",),
         most=1.2,
     ),
+    *(
+        Target("query", what, place, least=least, most=most)
+        for what, place, least, most in (
+            ("one key per request, job idle: requests per second", ("get_per_s",), 5_000, None),
+            ("one key per request, job idle: p99, ms", ("get_p99_ms",), None, 3),
+            ("many keys per request, job idle: keys per second", ("get_many_keys_per_s",), 500_000, None),
+            ("200 gets per second, job at full speed: p99, ms", ("busy", "get_p99_ms"), None, 20),
+            ("the speed of the job without the server over that with it", ("busy", "job_slowdown"), None, 1.15),
+        )
+    ),
     Target("state-size", "an epoch in a state of 5,000,000 keys against one of 10,000: median", ("ratio",), most=1.3),
     *(
         Target(

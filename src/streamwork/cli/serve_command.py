@@ -69,6 +69,7 @@ def serve_command(
 
         with contextlib.suppress(KeyboardInterrupt):
             listening.run(ready)
+        questions.close()
     finally:
         jobs.close()
 

@@ -15,6 +15,7 @@ from streamwork.query.block import Bound
 from streamwork.query.pile import Pile
 from streamwork.query.reader import Reader
 from streamwork.query.shape import Shape
+from streamwork.query.sql.parent import SqlChild
 from streamwork.query.state import Chosen, Component, Span, State
 from streamwork.query.version import Version, unknown
 from streamwork.query.watching import watch
@@ -60,6 +61,7 @@ class LocalState(State):
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._sql = SqlChild()
 
     def __getitem__(self, component: str) -> Component[Any]:
         known = self._reader.known()
@@ -79,9 +81,12 @@ class LocalState(State):
         at_least: int | None = None,
         timeout: float = 5.0,
     ) -> TableAnswer:
-        raise NotImplementedError
+        selection = Selection.of(at, consistency, at_least, timeout)
+        table, stamp = self._reader.answer(selection, lambda version: self._sql.answer(version, query))
+        return TableAnswer(table=table, **stamped(stamp))
 
     def close(self) -> None:
+        self._sql.close()
         self._reader.close()
 
 

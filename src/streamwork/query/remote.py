@@ -28,7 +28,7 @@ from streamwork.query.local import stamped
 from streamwork.query.shape import Shape
 from streamwork.query.state import Chosen, Component, Span, State
 from streamwork.query.version import unknown
-from streamwork.serving.http import ARROW
+from streamwork.serving.http import ARROW, EVENTS
 from streamwork.statefiles.plain_values import plain
 
 R = TypeVar("R", bound=Record)
@@ -100,7 +100,18 @@ class RemoteComponent(Component[R]):
         return msgspec.json.decode(body, type=Count)
 
     def _watch(self, parts: tuple[Any, ...] | None, selection: Selection) -> Iterator[Change]:
-        raise NotImplementedError
+        path = f"{self._prefix}/watch/{self._path}"
+        chosen = [("as", "arrow"), *parameters(selection)] + ([] if parts is None else [("key_json", self._key(parts))])
+        with self._http.stream(with_parameters(path, chosen), EVENTS) as response:
+            for line in response:
+                if line.startswith(b"data: "):
+                    found = msgspec.json.decode(line[6:])
+                    if "rows" in found:
+                        yield self._change(found)
+
+    def _change(self, found: dict[str, Any]) -> Change:
+        rows, gone = (_table(base64.b64decode(found[name])) for name in ("rows", "gone"))
+        return Change(found["epoch"], self.shape, rows, gone, found["regressed"])
 
     def _key(self, parts: tuple[Any, ...]) -> str:
         return msgspec.json.encode([plain_part(part) for part in parts]).decode()
@@ -135,7 +146,11 @@ class RemoteState(State):
         at_least: int | None = None,
         timeout: float = 5.0,
     ) -> TableAnswer:
-        raise NotImplementedError
+        chosen = parameters(Selection.of(at, consistency, at_least, timeout))
+        body = msgspec.json.encode({"sql": query})
+        data, headers = self._http.send("POST", with_parameters(f"{self._prefix}/sql", chosen), ARROW, body)
+        table = _table(data)
+        return TableAnswer(table=table.replace_schema_metadata(None), **_stamp(_of_header(headers)))
 
     def close(self) -> None:
         self._http.close()

@@ -111,13 +111,16 @@ class Application:
     @contextlib.contextmanager
     def streaming(self) -> Iterator[None]:
         """While an answer goes on, or waits. Refuses if there are too many (SW-SERVE-BUSY)."""
-        if self._streams >= self.limits.streams:
-            raise busy("too many clients are watching or waiting")
+        self.check_streams()
         self._streams += 1
         try:
             yield
         finally:
             self._streams -= 1
+
+    def check_streams(self) -> None:
+        if self._streams >= self.limits.streams:
+            raise busy("too many clients are watching or waiting")
 
     async def _send(self, response: Response, send: Send) -> None:
         await send(response.start())

@@ -31,6 +31,7 @@ STATUS = {
     "SW-QUERY-AT": 404,
     "SW-SAVEPOINT-UNKNOWN": 404,
     "SW-QUERY-BEHIND": 412,
+    "SW-QUERY-LIMIT": 413,
     "SW-QUERY-NO-STATE": 503,
     "SW-QUERY-GRAPH": 503,
     "SW-STATE-SCHEMA": 409,
@@ -109,6 +110,11 @@ class Request:
                 raise too_large("the request is too large", f"send at most {most:,} bytes")
             more = message.get("more_body", False)
         return bytes(found)
+
+    async def closed(self) -> None:
+        """Wait until the client has closed the connection."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Arrow is a stream of the format of Arrow IPC; its origin is in the header `strea
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from streamwork.query.answer import Stamp
+from streamwork.query.answer import Change, Stamp
 from streamwork.query.shape import Shape
 from streamwork.serving.http import ARROW, Response, too_large
 from streamwork.statefiles.plain_values import plain_lists, plain_rows
@@ -86,6 +87,36 @@ def table_as_arrow(table: pa.Table, facts: dict[str, Any]) -> Response:
         for batch in table.to_batches():
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
     return Response(kind=ARROW, body=memoryview(sink.getvalue()), headers=((HEADER, header),))  # type: ignore[arg-type]
+
+
+def began(epoch: int) -> bytes:
+    """The first event of a watch: the checkpoint that its changes follow."""
+    return b"event: began\nid: %d\ndata: %s\n\n" % (epoch, _encoder.encode({"epoch": epoch}))
+
+
+def event(change: Change, arrow: bool) -> bytes:
+    """A change as a server-sent event."""
+    shape = change.shape
+    if change.rows.num_rows + change.gone.num_rows > MOST_JSON_ROWS:  # too many to send: they can be read
+        return event(Change(change.epoch, shape, change.rows.slice(0, 0), change.gone.slice(0, 0), True), arrow)
+    if arrow:
+        found: dict[str, Any] = {
+            "rows": _base64(change.rows),
+            "gone": _base64(change.gone),
+            "regressed": change.regressed,
+        }
+    else:
+        rows = [split(shape, row) for row in plain_rows(change.rows)]
+        found = {"rows": rows, "gone": list(plain_rows(change.gone)), "regressed": change.regressed}
+    data = _encoder.encode({"epoch": change.epoch, **found})
+    return b"event: change\nid: %d\ndata: %s\n\n" % (change.epoch, data)
+
+
+def _base64(table: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(memoryview(sink.getvalue())).decode()
 
 
 def pieces(schema: pa.Schema, batches: Iterator[pa.RecordBatch], facts: dict[str, Any]) -> Iterator[bytes]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from streamwork.epoch.job_folder import open_store
@@ -49,11 +51,9 @@ class Followed:
 
     async def changed(self, selection: Selection, epoch: int, timeout: float) -> None:
         """Wait until there is a checkpoint of at least this number, at most `timeout` seconds."""
-        loop, seen = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        with self._lock:
-            self._waiting.add((loop, seen))
-        try:
+        with self.listening() as seen:
             while (left := deadline - loop.time()) > 0:
                 seen.clear()
                 if self.epoch(selection) >= epoch:
@@ -62,9 +62,18 @@ class Followed:
                     await asyncio.wait_for(seen.wait(), left)
                 except TimeoutError:
                     return
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[asyncio.Event]:
+        """An event that is set whenever the folder has something new."""
+        found = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiting.add(found)
+        try:
+            yield found[1]
         finally:
             with self._lock:
-                self._waiting.discard((loop, seen))
+                self._waiting.discard(found)
 
     def epoch(self, selection: Selection) -> int:
         """The newest checkpoint; -1 if there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from streamwork.serving.http import ARROW, JSON
+from streamwork.serving.http import ARROW, EVENTS, JSON
 
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "integer", "minimum": 0}
@@ -89,6 +89,30 @@ def document() -> dict[str, Any]:
         },
         "/scan/{component}": {
             "get": _question("scan", "All keys, in no order", _rows(), path=[_COMPONENT], arrow=True)
+        },
+        "/watch/{component}/{key}": {
+            "get": {
+                **_operation("watch", "The changes of a component, or of a key, checkpoint by checkpoint", {}),
+                "parameters": [
+                    _COMPONENT,
+                    {**_KEY, "description": "without it, the whole component"},
+                    {"name": "consistency", "in": "query", "schema": _TEXT},
+                    {"name": "as", "in": "query", "description": "arrow: rows as base64 of a stream", "schema": _TEXT},
+                ],
+                "responses": {"200": {"description": "server-sent events", "content": {EVENTS: {}}}},
+            }
+        },
+        "/sql": {
+            "post": _question(
+                "sql",
+                "A SELECT in DuckDB's SQL, in which each component is a table",
+                {
+                    "columns": {"type": "array", "items": _object()},
+                    "rows": {"type": "array", "items": {"type": "array"}},
+                },
+                body={"sql": _TEXT},
+                arrow=True,
+            )
         },
         "/count/{component}": {"get": _question("count", "The number of keys", {"count": _NUMBER}, path=[_COMPONENT])},
     }

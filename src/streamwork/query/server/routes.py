@@ -10,12 +10,15 @@ GET  /range/COMPONENT                keys in order: from, to, prefix, after, lim
 GET  /windows/COMPONENT/KEY...       the windows of a key: since, until, limit
 GET  /scan/COMPONENT                 all keys, in no order
 GET  /count/COMPONENT                how many keys there are
+GET  /watch/COMPONENT/KEY...         server-sent events: the changes of a component, or of a key, checkpoint by checkpoint
+POST /sql                            a SELECT, in which each component is a table
 
 Where a server answers for several jobs, /jobs/JOB stands before each. All of them take at, consistency, at_least and timeout.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -29,12 +32,17 @@ from streamwork.query.server import asked, encoding
 from streamwork.query.server.followed import Followed, Jobs
 from streamwork.query.server.openapi import document
 from streamwork.query.shape import Shape
+from streamwork.query.sql.parent import SqlChild
+from streamwork.query.sql.wire import SqlLimits
 from streamwork.query.state import Span
 from streamwork.query.version import Version
+from streamwork.query.watching import Watch
 from streamwork.serving.application import Application, Route, unknown_route
-from streamwork.serving.http import ARROW, Request, Response, too_large
+from streamwork.serving.http import ARROW, EVENTS, Request, Response, too_large
 from streamwork.serving.limits import Limits
 
+PULSE = 10.0
+"""Seconds between two signs of life of an answer that goes on."""
 FEW_KEYS = 256
 """So many keys are found on the event loop, which is faster than a thread."""
 T = TypeVar("T")
@@ -45,7 +53,7 @@ Asked = Callable[[Request, Followed, list[str]], Found]
 class Questions:
     """The routes for the jobs of a root."""
 
-    def __init__(self, jobs: Jobs, limits: Limits, report: Callable[[str], None]) -> None:
+    def __init__(self, jobs: Jobs, limits: Limits, report: Callable[[str], None], sql: SqlLimits | None = None) -> None:
         self._jobs = jobs
         self._about_a_job: Mapping[str, Mapping[str, Asked]] = {
             "state": {"GET": self._state, "POST": self._many},
@@ -53,7 +61,11 @@ class Questions:
             "windows": {"GET": self._windows},
             "scan": {"GET": self._scan},
             "count": {"GET": self._count},
+            "sql": {"POST": self._sql},
+            "watch": {"GET": self._watch},
         }
+        self._child = SqlChild(sql)
+        self._child_is_free = asyncio.Semaphore()
         routes = {name: Route(self._for_the_job(handlers)) for name, handlers in self._about_a_job.items()}
         routes["health"] = Route({"GET": self._health}, open=True)
         routes["openapi.json"] = Route({"GET": self._document})
@@ -194,6 +206,64 @@ class Questions:
             return Response(kind=ARROW, pieces=self._streamed(pieces))
 
         return await self._later(job, asked.selection(request), find, tell)
+
+    async def _watch(self, request: Request, job: Followed, rest: list[str]) -> Response:
+        if not rest:
+            raise unknown_route(["watch"])
+        asked.check(request, ("consistency", "key_json", "as"))
+        arrow = asked.one(request, "as") == "arrow"
+        selection = asked.selection(request)
+
+        def begin() -> tuple[Watch, int]:
+            now = job.reader.current(selection)
+            shape = now.version.component(rest[0]).shape
+            whole = len(rest) == 1 and "key_json" not in request.parameters
+            parts = None if whole else asked.key(request, shape, rest[1:])
+            return Watch(rest[0], parts, now), now.version.epoch
+
+        self.application.check_streams()
+        watch, epoch = await self.application.at_work(begin)
+        return Response(kind=EVENTS, pieces=self._events(request, job, selection, watch, epoch, arrow))
+
+    async def _events(
+        self, request: Request, job: Followed, selection: Selection, watch: Watch, epoch: int, arrow: bool
+    ) -> AsyncIterator[bytes]:
+        """Until the client goes away. A comment now and then shows that the connection is alive."""
+        gone = asyncio.ensure_future(request.closed())
+        try:
+            with self.application.streaming(), job.listening() as news:
+                yield encoding.began(epoch)
+                while not gone.done():
+                    news.clear()
+                    changes = await self.application.at_work(lambda: watch.next(job.reader.current(selection)))
+                    if changes:
+                        yield b"".join(encoding.event(change, arrow) for change in changes)
+                    waiting = asyncio.ensure_future(news.wait())
+                    await asyncio.wait((gone, waiting), timeout=PULSE, return_when=asyncio.FIRST_COMPLETED)
+                    if not waiting.cancel():
+                        continue
+                    yield b": alive\n\n"
+        finally:
+            gone.cancel()
+
+    async def _sql(self, request: Request, job: Followed, rest: list[str]) -> Response:
+        _end(rest)
+        asked.check(request, asked.SELECTION)
+        arrow = request.wants(ARROW)
+        sql = asked.statement(await request.body(self.application.limits.body_bytes))
+        selection = asked.selection(request)
+        with self.application.streaming():
+            selection = await job.reach(selection)
+            async with self._child_is_free:
+
+                def work() -> Response:
+                    table, stamp = job.reader.answer(selection, lambda version: self._child.answer(version, sql))
+                    return encoding.sql_result(table, stamp, arrow)
+
+                return await self.application.at_work(work)
+
+    def close(self) -> None:
+        self._child.close()
 
     # ---- at work --------------------------------------------------------------------------------------------------
 
