@@ -327,6 +327,8 @@ def test_the_document_lists_every_route(served: Served) -> None:
     for path, operations in found["paths"].items():
         for method in operations:
             real = path.replace("{component}", "by-shop").replace("{key}", "shop-01")
+            if real.startswith("/watch"):  # it would not end
+                real = real.replace("by-shop", "none")
             assert served.ask(real, method.upper(), b"")[1].get("error", {}).get("code") not in (
                 "SW-SERVE-ROUTE",
                 "SW-SERVE-METHOD",
