@@ -124,6 +124,7 @@ SECTIONS = {
             "spark": "plain Structured Streaming in PySpark, written by hand; into Kafka it is at-least-once",
             "flink": "Flink SQL, exactly-once, closed windows only; without the join, which needs state for the stream there",
             "pathway": "Pathway, at-least-once, nothing is durable; without the join; one run",
+            "bytewax": "Bytewax, two workers, without recovery: nothing is durable; without the join; one run",
             "quix": "Quix Streams, exactly-once, one process; without the join; one run",
         },
     ),
@@ -361,10 +362,10 @@ def _section(name: str, result: Result | None) -> Iterator[str]:
             yield f"Published by others, on other hardware ({where}), for the same variant, {what}: {speed} events/s."
     targets = [target for target in TARGETS if target.bench == name]
     if result is None:
-        yield f"No result yet. Run `streamwork bench {COMMANDS.get(name, name)} {SAVE_HERE}`."
+        yield f"No result yet. Run `{_command(name, f'streamwork bench {name}')} {SAVE_HERE}`."
         return
     yield f"Measured on {result.date}: {result.machine}." + (f" {result.note}" if result.note else "")
-    yield f"```sh\n{result.command} {SAVE_HERE}\n```"
+    yield f"```sh\n{_command(name, result.command)} {SAVE_HERE}\n```"
     if targets:
         yield _targets(targets, {name: result}, named=False)
         missed = [target for target in targets if target.verdict(result.numbers) is Verdict.MISSED]
@@ -376,6 +377,12 @@ def _section(name: str, result: Result | None) -> Iterator[str]:
     if (drawn := plot(name, result.numbers)) is not None:
         yield f"![{drawn.unit}]({name}.svg)"
     yield from markdown(tables(result.numbers))
+
+
+def _command(name: str, otherwise: str) -> str:
+    """The whole command of a benchmark; servers that it needs are started for it."""
+    command = f"streamwork bench {COMMANDS[name]}" if name in COMMANDS else otherwise
+    return f"python tests/real_servers.py {command}" if "{" in command else command
 
 
 def _targets(targets: tuple[Target, ...] | list[Target], results: dict[str, Result], named: bool) -> str:

@@ -50,7 +50,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = "microbatch"
     reads_per_s: float = 500.0
     direct_per_checkpoint: int = 1_000_000
-    redis_per_checkpoint: int = 100_000
+    redis_per_checkpoint: int = 200_000
     """The most events of a checkpoint: as many as take about a second, or reads are too old."""
     stream: Stream = Stream(campaigns=1_000_000)
 

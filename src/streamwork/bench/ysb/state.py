@@ -36,9 +36,9 @@ SPARK, FLINK = "spark", "flink"
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 10_000_000
     repeats: int = 5
-    systems: tuple[str, ...] = ("live", "microbatch", SPARK, FLINK, "pathway", "quix")
-    slow: tuple[str, ...] = ("pathway", "quix")
-    """They run once, on the first tenth of the windows if they are not done earlier: see `patience`."""
+    systems: tuple[str, ...] = ("live", "microbatch", SPARK, FLINK, "pathway", "bytewax", "quix")
+    slow: tuple[str, ...] = ("pathway", "bytewax", "quix")
+    """They run once."""
     patience: float = 300.0
     most: int = 1_000_000
     stream: Stream = Stream(step=80)

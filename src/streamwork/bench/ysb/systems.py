@@ -4,6 +4,7 @@ live, microbatch   Streamwork, exactly-once
 spark              plain Structured Streaming, by hand; its Kafka sink is at-least-once
 flink              Flink SQL, exactly-once; without the join, which its SQL can only do with state for the stream
 pathway            at-least-once, nothing is durable; without the join
+bytewax            without recovery: nothing is durable; without the join
 quix               Quix Streams, exactly-once, one process; without the join
 """
 
@@ -87,6 +88,11 @@ def _pathway(task: Task, folder: Path) -> Command:
     return [_python("pathway"), peer_folder("pathway") / "ysb.py", *words], {"PATHWAY_THREADS": "2"}
 
 
+def _bytewax(task: Task, folder: Path) -> Command:
+    words = [task.servers, task.topic, task.output, folder, task.window_ms]
+    return [_python("bytewax-kafka"), peer_folder("bytewax-kafka") / "ysb.py", *words], {}
+
+
 def _quix(task: Task, folder: Path) -> Command:
     words = [task.servers, task.topic, task.output, folder, task.window_ms, task.every_ms]
     return [_python("quix"), peer_folder("quix") / "ysb.py", *words], {}
@@ -103,6 +109,7 @@ SYSTEMS: dict[str, Callable[[Task, Path], Command]] = {
     "spark": _spark,
     "flink": _flink,
     "pathway": _pathway,
+    "bytewax": _bytewax,
     "quix": _quix,
 }
 OURS = ("live", "microbatch", "local")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from streamwork.connectors.kafka import cluster as clusters
@@ -118,7 +119,7 @@ class Feed:
         if not found and wait:
             one = self._consumer.poll(wait)
             found = [one] if one is not None else []
-        if any(message.error() is not None for message in found):
+        if any(map(_error, found)):  # a KafkaError is true
             found = [message for message in found if not self._is_event(message)]
         if found:
             self._pending += found
@@ -150,6 +151,9 @@ class Feed:
 
     def _place(self, offset: int) -> str:
         return f"topic {self._topic}, partition {self._partition}, offset {offset:,}"
+
+
+_error = methodcaller("error")
 
 
 def _offset(message: Any) -> int:

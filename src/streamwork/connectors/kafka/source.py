@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import methodcaller
 from secrets import token_hex
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +31,7 @@ from streamwork.log import Isolation
 from streamwork.wording import plural
 
 E = TypeVar("E", bound=Event)
+_value = methodcaller("value")
 LOOK_SECONDS = 30.0
 """How often partitions are looked up, at least."""
 
@@ -231,7 +233,7 @@ class KafkaSource(OffsetSource[E], Generic[E]):
     def _slice(self, partition: str, messages: Sequence[Any]) -> Slice:
         filled, decoder = self._decoding()
         first, last = messages[0].offset(), messages[-1].offset()
-        values = [message.value() for message in messages]
+        values = list(map(_value, messages))
         events: list[Any] | Columns | None = None
         try:
             if self.in_columns:
