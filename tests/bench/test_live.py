@@ -18,12 +18,12 @@ from streamwork.errors import JobFailed
 TINY = Sizes(
     mode="local",
     rate=60.0,
-    seconds=5.0,
+    seconds=3.0,
     victims=("driver",),
-    killed_seconds=8.0,
+    killed_seconds=4.0,
     rising=(80.0,),
-    http_rate=30.0,
-    http_seconds=5.0,
+    http_rate=60.0,
+    http_seconds=2.0,
     connections=4,
     microbatch_rates=(),
     checkpoint_every="50ms",
@@ -87,10 +87,10 @@ def test_a_small_run_on_the_local_host(tmp_path: Path) -> None:
     notes: list[str] = []
     numbers = live.run(tmp_path, TINY, notes.append)
     direct, http, killed = numbers["direct"], numbers["http"], numbers["killed"]["driver"]
-    assert direct["transactions"] == direct["decided"] == 300 and http["decided"] == 150
+    assert direct["transactions"] == direct["decided"] == 180 and http["decided"] == 120
     assert numbers["max_rate_within_20ms"] == 0 and numbers["p99_ms"] == direct["p99_ms"] > 20
     assert 0 < direct["p50_ms"] <= direct["p99_ms"] <= direct["p999_ms"] <= direct["max_ms"]
-    assert killed["decided"] < killed["transactions"] == 480, "a kill costs decisions"
+    assert killed["decided"] < killed["transactions"] == 240, "a kill costs decisions"
     assert plot("live", numbers) is not None and len(notes) > 5
     assert list(tmp_path.iterdir()) == [], "nothing is left"
 

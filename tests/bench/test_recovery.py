@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from prompt import wait_for_snapshots
 from streamwork.__main__ import cli
 from streamwork.bench import recovery as bench_recovery
 from streamwork.bench import recovery_job as bench_recovery_job
@@ -23,7 +24,8 @@ QUICK = Sizes(
 
 
 @pytest.mark.slow
-def test_a_small_run(tmp_path: Path) -> None:
+def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_snapshots(monkeypatch)  # else histories are made until one is there
     told: list[str] = []
     numbers = bench_recovery.run(tmp_path, QUICK, told.append)
     for name in ("kill_to_new_epoch_s", "kill_to_new_epoch_without_spark_s", "ratio_long_vs_short"):
