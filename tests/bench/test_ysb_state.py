@@ -69,6 +69,13 @@ def test_wrong_counts_are_found() -> None:
             state.check("live", Read(last), wanted)
 
 
+def test_slow_peers_are_measured_on_the_first_fifth_of_the_windows() -> None:
+    wanted = {(campaign, BEGIN + window * 10**7): 1 for window in range(15) for campaign in (1, 2)}
+    assert sorted({at for _, at in state.first_fifth(wanted)}) == [BEGIN, BEGIN + 10**7, BEGIN + 2 * 10**7]
+    few = {one: 1 for one in wanted if one[1] <= BEGIN + 10**7}
+    assert state.first_fifth(few) == few and len(state.first_fifth(wanted)) == 6
+
+
 def test_speed_counts_from_a_quarter_of_the_windows() -> None:
     """Five windows of 250,000 events; the second one is complete when its last campaign is right."""
     right = {(campaign, BEGIN + window * 10**7): 100.0 + window for window in range(5) for campaign in (1, 2)}

@@ -123,7 +123,7 @@ SECTIONS = {
             **MODES,
             "spark": "plain Structured Streaming in PySpark, written by hand; into Kafka it is at-least-once",
             "flink": "Flink SQL, exactly-once, closed windows only; without the join, which needs state for the stream there",
-            "pathway": "Pathway, at-least-once, nothing is durable; without the join; one run",
+            "pathway": "Pathway, at-least-once, nothing is durable; without the join",
             "bytewax": "Bytewax, two workers, without recovery: nothing is durable; without the join; one run",
             "quix": "Quix Streams, exactly-once, one process; without the join; one run",
         },
