@@ -39,7 +39,7 @@ def fold(given: list[tuple[str, int]], start: list[tuple[str, int]], double: str
     return {"journal": rows, "latest": last(rows), "state": [(c, *t) for c, t in totals.items()]}
 
 
-@pytest.mark.parametrize("events", [1, 7, 40, 1000])
+@pytest.mark.parametrize("events", [7, *(pytest.param(many, marks=pytest.mark.slow) for many in (1, 40, 1000))])
 def test_the_differences_are_those_of_two_folds(lab: Lab, events: int) -> None:
     lab.file("v2.py", version("event = Payment(event.card, event.amount * (2 if event.card == 'card-1' else 1))"))
     before = every_file(RealDisk(), lab.folder / ".streamwork")
@@ -86,6 +86,7 @@ def test_the_same_version_gives_the_same_and_exit_codes_say_so(lab: Lab) -> None
     )
 
 
+@pytest.mark.slow
 def test_another_parallelism_and_other_fields_are_compared_by_what_both_have(lab: Lab) -> None:
     head = HEAD.replace("    total: int\n", "    total: int\n    large: bool = False\n", 1)
     head = head.replace("    total: int = 0\n", "    total: int = 0\n    seen: int = 0\n")
@@ -138,6 +139,7 @@ def test_keys_that_are_not_deterministic_are_found_and_counted_apart(tmp_path: P
     assert journal["beyond_random"] == 0 and journal["by"] == "rows"
 
 
+@pytest.mark.slow
 def test_a_random_column_of_rows_without_a_key_is_left_out(tmp_path: Path) -> None:
     head = HEAD.replace("    total: int\n", "    total: int\n    id: str\n", 1)
     text = version(head=head).replace("state.total))", "state.total, str(uuid.uuid4())))")
@@ -165,6 +167,7 @@ job = Job("""
     assert part(answer, "outputs", "journal")["diff"]["rows_before"] > 30, "timers fired"
 
 
+@pytest.mark.slow
 def test_other_semantics_and_sinks_without_a_ledger_are_compared_too(tmp_path: Path) -> None:
     text = version(sinks='usage.sink(CallableSink(lambda event: None), id="call")\nusage.print()')
     lab = Lab(tmp_path, text.replace('Job("usage",', 'Job("usage", semantics="at-least-once",'))
@@ -179,6 +182,19 @@ def test_an_error_says_whose_it_is(lab: Lab) -> None:
     lab.file("v2.py", version("raise ValueError('broken')"))
     error = lab.refused("compare", "usage.py", "v2.py", "--from", "savepoint:base")
     assert error["code"] == "SW-OPERATOR-FAILED" and error["cause"].startswith("B (v2.py): ")
+
+
+def test_a_version_that_does_not_fit_is_refused_before_anything_runs(lab: Lab) -> None:
+    lab.file("v2.py", version().replace('id="per-card"', 'id="by-card"'))
+    words = ("compare", "usage.py", "v2.py", "--from", "savepoint:base")
+    error = lab.refused(*words)
+    assert error["code"] == "SW-STATE-ORPHAN" and error["cause"].startswith("B (v2.py): ")
+    answer = lab.ask(*words, "--drop-state", "per-card")
+    assert [(one["component"], one["diff"]["status"]) for one in answer["states"]] == [
+        ("per-card", "gone"),
+        ("by-card", "added"),
+    ]
+    assert part(answer, "outputs", "latest")["diff"]["changed"] == 7, "it begins with empty state"
 
 
 def test_wrong_use_is_refused(lab: Lab, tmp_path: Path) -> None:
@@ -214,6 +230,7 @@ class Endless(StatefulSource[Payment, Totals]):
 job = Job(""", 1)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_checkpoints_and_copies_of_savepoints_can_be_compared_from(lab: Lab) -> None:
     for origin in ("checkpoint:newest", str(lab.folder / ".streamwork/usage/savepoints/base")):
         assert lab.ask("compare", "usage.py", "--from", origin, "--events", 5)["events"] == 5
@@ -258,6 +275,7 @@ class PaidAt(Event):
     at: datetime
 
 
+@pytest.mark.slow
 def test_windows_over_a_log_whose_job_runs_meanwhile(tmp_path: Path) -> None:
     """Partitions, event time, state with a sub-key. The log gets no consumer, and the running job is not disturbed."""
     place = Place(tmp_path)

@@ -5,14 +5,14 @@
     3  seal    `savepoint.json`, last
 
 The base is only read. The manifest is copied byte for byte, so that ledgers recognise the new savepoint as they do the base: which
-files hold the state is said by `savepoint.json` alone. What a crash leaves after 1 and in 2 is half-made: no reader takes it, and
-`savepoint drop` removes it.
+files hold the state is said by `savepoint.json` alone. An error leaves nothing. What a crash leaves after 1 and in 2 is half-made:
+no reader takes it, and `savepoint drop` removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -27,7 +27,7 @@ from streamwork.epoch.savepoints.record import SAVEPOINT_FILE, StateChains
 from streamwork.epoch.savepoints.saving import Saver, consumer_title
 from streamwork.epoch.start_records import StartRecords
 from streamwork.epoch.store import Store
-from streamwork.errors import Refused
+from streamwork.errors import Refused, StreamworkError
 from streamwork.job import Graph
 from streamwork.state.chain import SNAPSHOT
 from streamwork.state.files import STATE_FILE
@@ -56,46 +56,59 @@ class NewSavepoint:
     def _of_savepoint(self, base: Savepoint, begun: Begun) -> SavepointRecord:
         base.check()
         writer = SavepointWriter.begin(self.store.disk, self.store.folder / FOLDER / begun.name, begun)
-        self._register(begun)  # 1
-        record = base.record
-        state = self._written(writer)  # 2
-        replaced = {ref.path for name in state for chain in record.state.get(name, {}).values() for ref in chain}
-        for path, ref in record.files.items():
-            if path not in replaced:
-                writer.copy(base.folder, ref, _kind(record, ref))
-        return writer.seal(  # 3
-            msgspec.structs.replace(
-                record,
-                name=begun.name,
-                created=begun.created,
-                by=begun.by,
-                note=begun.note,
-                written_by=version("streamwork"),
-                state={**record.state, **state},
-                consumer=begun.consumer,
-                origin=self.origin,
+        with self._undone(writer):
+            self._register(begun)  # 1
+            record = base.record
+            state = self._written(writer)  # 2
+            replaced = {ref.path for name in state for chain in record.state.get(name, {}).values() for ref in chain}
+            for path, ref in record.files.items():
+                if path not in replaced:
+                    writer.copy(base.folder, ref, _kind(record, ref))
+            return writer.seal(  # 3
+                msgspec.structs.replace(
+                    record,
+                    name=begun.name,
+                    created=begun.created,
+                    by=begun.by,
+                    note=begun.note,
+                    written_by=version("streamwork"),
+                    state={**record.state, **state},
+                    consumer=begun.consumer,
+                    origin=self.origin,
+                )
             )
-        )
 
     def _of_checkpoint(self, begun: Begun) -> SavepointRecord:
-        """The job may run, and prune the checkpoint while it is copied: then nothing is left of the savepoint."""
+        """The job may run, and prune the checkpoint while it is copied."""
         saver = Saver(self.graph, self.store, lambda: self.stem)
         starts = StartRecords(self.store.disk, self.store.folder / "fences")
         manifest = self.base.manifest
         captured = saver.capture(self.base.identity, manifest, starts.dropped_after(manifest.fence))
         writer = saver.begin(self.store.folder / FOLDER / begun.name, begun, captured)  # 1
         try:
-            return saver.write(writer, captured, self._written(writer), self.origin)  # 2, 3
+            with self._undone(writer):
+                return saver.write(writer, captured, self._written(writer), self.origin)  # 2, 3
         except (Refused, FileNotFoundError) as error:
             if manifest.epoch in self.store.completed():
                 raise
-            self._forget(begun)
-            self.store.disk.remove_tree(writer.folder)
             raise Refused(
                 "SW-CHECKPOINT-UNKNOWN",
                 f"checkpoint {manifest.epoch} was pruned while it was read: the job runs",
                 "create a savepoint first (`streamwork savepoint create JOBFILE NAME`), and edit that one; nothing was written",
             ) from error
+
+    @contextlib.contextmanager
+    def _undone(self, writer: SavepointWriter) -> Iterator[None]:
+        """An error leaves nothing of the savepoint."""
+        try:
+            yield
+        except (StreamworkError, OSError):
+            for node in self.graph.planned:
+                with contextlib.suppress(StreamworkError, OSError):
+                    node.component.forget(writer.begun.consumer)
+            with contextlib.suppress(OSError):
+                self.store.disk.remove_tree(writer.folder)
+            raise
 
     def _written(self, writer: SavepointWriter) -> StateChains:
         """The files of the components that changed. Every instance of the base stays, with or without rows."""
@@ -115,11 +128,6 @@ class NewSavepoint:
         for node in self.graph.planned:
             at = positions.of(node.id)
             node.component.keep(ReadProgress(begun.consumer, consumer_title(begun), node.id, at, at))
-
-    def _forget(self, begun: Begun) -> None:
-        for node in self.graph.planned:
-            with contextlib.suppress(OSError):
-                node.component.forget(begun.consumer)
 
 
 def _kind(record: SavepointRecord, ref: FileRef) -> FileKind:
