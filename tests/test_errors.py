@@ -59,6 +59,7 @@ COMPUTED = {
     "SW-INTERNAL": {"retryable": "is_retryable(error)"},
     "SW-OPERATOR-FAILED": {"retryable": "is_retryable(error)", "about_one_event": "about_one_event"},
     "SW-IO-FAILED": {"about_setup": "is_lasting(error)"},
+    "SW-KAFKA-UNREACHABLE": {"about_setup": "self.servers not in _answered"},
 }
 """Code -> attribute -> the expression that decides, where the exception behind the error does."""
 

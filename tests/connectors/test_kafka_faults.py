@@ -88,6 +88,7 @@ def bounced(kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     feeds.close()
 
 
+@pytest.mark.proves("a Kafka broker killed or restarted in mid transaction")
 def test_a_broker_that_is_killed_or_restarted_in_the_middle_of_a_transaction(bounced: Bounced) -> None:
     bounced.feed(120)
     STRIKES[bounced.made] = [lambda: bounced.server.restart(kill=True), lambda: None, bounced.server.restart]
@@ -135,6 +136,7 @@ def unanswered(monkeypatch: pytest.MonkeyPatch, away: Callable[[], None], back: 
 
 
 @pytest.mark.parametrize("how", ["killed", "suspended"])
+@pytest.mark.proves("a Kafka broker does not answer to a commit")
 def test_a_commit_that_is_not_answered_is_settled(bounced: Bounced, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     server = bounced.server
     sink: KafkaSink[Any] = KafkaSink(server.address, bounced.made)
@@ -185,6 +187,7 @@ def test_a_broker_that_is_not_there_at_the_start(bounced: Bounced, monkeypatch: 
     assert bounced.rows() == bounced.expected()
 
 
+@pytest.mark.proves("a Kafka broker whose disk is full")
 def test_a_broker_whose_disk_is_full(bounced: Bounced) -> None:
     """None of its files may grow: it cannot write, and ends itself. Then there is room, and it is started again."""
     bounced.feed(120)

@@ -21,7 +21,6 @@ from sample import Payment
 from streamwork import AvroFormat, Digits, Event, JobFailed
 from streamwork.components.columns import Columns
 from streamwork.connectors.kafka import avro, json_columns, registry
-from streamwork.connectors.kafka.filled import Filled
 from streamwork.connectors.kafka.formats import JsonFormat, RawFormat
 
 
@@ -87,21 +86,26 @@ def test_usual_values_become_columns() -> None:
     some = [
         json.dumps({"more": 1, "text": "ü\n", "number": n, "ratio": n / 3, "flag": True}).encode() for n in range(9)
     ]
-    found = JsonFormat().decoder(Plain).columns(some)
-    assert isinstance(found, Columns) and found.events == [Plain("ü\n", n, n / 3, True, None) for n in range(9)]
-    raw = RawFormat("text").decoder(Filled(Line, None, None, None).payload).columns([b"a", "ü".encode()])
-    assert raw is not None and raw.events == [Line("a"), Line("ü")]
-    with pytest.raises(Exception, match="UTF8"):
-        RawFormat("text").decoder(Line).columns([b"\xff"])
+    found = json_columns.columns(Plain, some)
+    assert found.events == JsonFormat().decoder(Plain).many(some)
+    assert found.events == [Plain("ü\n", n, n / 3, True, None) for n in range(9)]
 
 
 class Line(Event):
     text: str
 
 
+def test_raw_values_become_columns() -> None:
+    decoder = RawFormat("text").decoder(Line)
+    found = decoder.columns([b"a", "ü".encode()])
+    assert isinstance(found, Columns) and found.events == decoder.many([b"a", "ü".encode()]) == [Line("a"), Line("ü")]
+    with pytest.raises(Exception, match="UTF8"):
+        decoder.columns([b"\xff"])
+
+
 @pytest.mark.parametrize("kind", [Nested, Named, Defaulted])
-def test_other_events_are_decoded_as_objects(kind: type[Event]) -> None:
-    assert JsonFormat().decoder(kind).columns([b'{"TEXT":"a","tags":[]}']) is None
+def test_events_that_arrow_would_read_differently_are_not_plain(kind: type[Event]) -> None:
+    assert not json_columns.is_plain(kind)
 
 
 # ---- Avro ----------------------------------------------------------------------------------------------------------------

@@ -292,11 +292,13 @@ def takeover(kit: KafkaKit) -> None:
 
 
 @pytest.mark.parametrize("kit", ["kafka"], indirect=True)
+@pytest.mark.proves("a driver that was taken over in mid transaction goes on, in Kafka")
 def test_a_driver_that_was_taken_over_in_the_middle_of_a_transaction_writes_nothing(kit: KafkaKit) -> None:
     takeover(kit)
 
 
 @pytest.mark.parametrize("kit", ["kafka"], indirect=True)
+@pytest.mark.proves("one transactional id of all drivers, in Kafka")
 def test_without_one_transactional_id_a_driver_that_was_taken_over_writes(
     kit: KafkaKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

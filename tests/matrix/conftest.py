@@ -8,7 +8,7 @@ import pytest
 
 from matrix import targets
 from matrix.fixtures import folder, short_chains  # noqa: F401  (fixtures)
-from servers import postgres, redis_server  # noqa: F401  (fixtures)
+from servers import kafka, postgres, redis_server  # noqa: F401  (fixtures)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -177,10 +177,7 @@ class World:
             retain=RETAIN,
             retry_after=0,
         )
-        source: Any = (
-            WatchedQueue() if self.queue is not None else WatchedSource(events, Payment, max_events=self.slice)
-        )
-        source.world = self
+        source = self.source(events)
         operator = OPERATORS[self.operator](self)
         seen = job.source(source, id="payments").apply(
             operator,
@@ -193,6 +190,13 @@ class World:
         for name, target in self.targets.items():
             seen.sink(target.sink(), id=name, on_error=self.refused, isolation=self.isolation)  # type: ignore[arg-type]
         return job
+
+    def source(self, events: Sequence[Payment]) -> Any:
+        source: Any = (
+            WatchedQueue() if self.queue is not None else WatchedSource(events, Payment, max_events=self.slice)
+        )
+        source.world = self
+        return source
 
     def live(
         self,

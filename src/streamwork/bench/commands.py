@@ -130,6 +130,18 @@ def bench_semantics_command(quick: bool, postgres: str | None, as_json: bool) ->
     _print_numbers(bench.run(sizes=sizes, note=_note, postgres=postgres), as_json)
 
 
+@bench_group.command("kafka")
+@click.option("--quick", is_flag=True, help="Few events: to see that it works.")
+@click.option("--kafka", metavar="SERVERS", required=True, help="A broker; topics are added, and removed in the end.")
+@JSON
+def bench_kafka_command(quick: bool, kafka: str, as_json: bool) -> None:
+    """The Kafka source and sink, compared with confluent-kafka by hand: decode and write rates, latency of an empty commit."""
+    from streamwork.bench import kafka as bench
+
+    sizes = bench.QUICK if quick else bench.FULL
+    _print_numbers(bench.run(kafka, sizes=sizes, note=_note), as_json)
+
+
 @bench_group.command("manual")
 @click.option("--quick", is_flag=True, help="Few events: to see that it works.")
 @JSON

@@ -233,6 +233,19 @@ SECTIONS = {
             "cold": "no standby: an ordinary start, begun at the moment of the kill",
         },
     ),
+    "kafka": Section(
+        "The Kafka connectors",
+        "`KafkaSource` and `KafkaSink` in one process, compared with the same work by hand with confluent-kafka, from and to the "
+        "same broker on the same machine: five-field JSON is read as events; rows are written in one transaction; and a "
+        "transaction without rows is committed. Everything that was read and written is counted and summed before a speed is "
+        "accepted. CPU seconds are those of the client.",
+        {
+            "json": "the source: JSON to events",
+            "raw_columns": "the source: the values as they are, in an Arrow column, for operators that take columns",
+            "kafka_sink": "the sink: rows, keys, and the ledger record",
+            "by_hand": "confluent-kafka: `consume` and a msgspec decoder per event; a msgspec encoder and `produce` per row",
+        },
+    ),
     "engine": Section(
         "The engine alone",
         "A chain with a typed keyed operator on one core, compared with a hand-written loop that produces the same rows and "
@@ -247,6 +260,7 @@ SECTIONS = {
 
 COMMANDS = {
     "recovery-standby": "recovery --standby",
+    "kafka": "kafka --kafka {kafka}",
     "ysb-baseline": "ysb --variant baseline --kafka {kafka} --redis {redis}",
     "ysb-state": "ysb --variant state --kafka {kafka}",
     "ysb-rates": "ysb --variant rates --kafka {kafka}",

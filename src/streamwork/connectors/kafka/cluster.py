@@ -39,6 +39,10 @@ _DENIED = ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED
 _MISSING = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
 
 
+_answered: set[str] = set()
+"""Servers that have answered this process."""
+
+
 class Cluster:
     """Servers and settings. Its `repr`, and its errors, have no secrets; in data that is sent to workers these are replaced by a
     reference to a file of the driver (`Address`).
@@ -68,6 +72,10 @@ class Cluster:
     @property
     def has_group(self) -> bool:
         return "group.id" in self._open
+
+    def has_answered(self) -> None:
+        """The addresses are right: if there is no answer later, that is no fault of the set-up, and the job may restart."""
+        _answered.add(self.servers)
 
     def redact(self, text: str) -> str:
         return self._secret.redact(text) if self._secret.secrets else text
@@ -100,7 +108,7 @@ class Cluster:
             "SW-KAFKA-UNREACHABLE",
             self.redact(f"{doing}, {self}: no answer{f': {heard}' if heard else ''}"),
             "check the servers' addresses, the network and the brokers; the job continues from its last checkpoint",
-            about_setup=True,
+            about_setup=self.servers not in _answered,
         )
 
     def __repr__(self) -> str:

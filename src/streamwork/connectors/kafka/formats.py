@@ -16,8 +16,7 @@ import pyarrow as pa
 from streamwork.components import Event
 from streamwork.components.columns import Columns, check_entered
 from streamwork.components.field_types import Misfit
-from streamwork.components.schema import arrow_schema, fields_of
-from streamwork.connectors.kafka import json_columns
+from streamwork.components.schema import arrow_schema, fields_of, maker
 from streamwork.connectors.kafka.registry import Registry
 from streamwork.errors import WrongUse
 
@@ -60,20 +59,9 @@ class _Json:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
-        self._is_plain = json_columns.is_plain(kind)
 
     def many(self, values: Sequence[bytes]) -> list[Any]:
-        """All at once, which is faster; the decoder accepts any white space between events, so it must be certain that each value
-        is one of them.
-        """
-        data = b"\n".join(values)
-        boundaries = len(values) - 1
-        if data.count(b"}\n{") == boundaries == data.count(b"\n"):
-            events = self._decoder.decode_lines(data)
-            if len(events) != len(values):
-                raise ValueError("an empty value")
-        else:
-            events = list(map(self._decoder.decode, values))
+        events = list(map(self._decoder.decode, values))
         check_entered(self._kind, events)
         return events
 
@@ -83,7 +71,7 @@ class _Json:
         return event
 
     def columns(self, values: Sequence[bytes]) -> Columns | None:
-        return json_columns.columns(self._kind, values) if self._is_plain else None
+        return None  # Arrow's own parser is not faster
 
 
 class RawFormat(ValueFormat):
@@ -111,13 +99,13 @@ class RawFormat(ValueFormat):
 
 class _Raw:
     def __init__(self, kind: Kind, is_text: bool) -> None:
-        self._kind, self._is_text = kind, is_text
+        self._kind, self._is_text, self._make = kind, is_text, maker(kind)
 
     def many(self, values: Sequence[bytes]) -> list[Any]:
         return list(map(self.one, values))
 
     def one(self, value: bytes) -> Any:
-        return self._kind(value.decode() if self._is_text else value)
+        return self._make(value.decode() if self._is_text else value)
 
     def columns(self, values: Sequence[bytes]) -> Columns | None:
         made = pa.array(values, pa.binary())

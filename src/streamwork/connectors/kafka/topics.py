@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from streamwork.connectors.kafka import cluster as clusters
@@ -15,7 +15,13 @@ _admins = Kept(lambda admin: None)  # it ends with its last reference
 _TICK = 0.05
 _MOVING = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "_TRANSPORT")
 """The partition is being moved, or its broker has just started."""
+_NEWER = ("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH")
+"""What this client knows of the partition is not what the broker knows, which was restarted."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of brokers that give topics no ids
+
+
+class _Outdated(Exception):
+    """A new client is needed."""
 
 
 class Topic(NamedTuple):
@@ -39,6 +45,7 @@ def admin(cluster: Cluster, doing: str) -> Iterator[Any]:
         yield client
     except KafkaException as error:
         raise cluster.failed(error, doing) from None
+    cluster.has_answered()
     _admins.give(cluster, client)
 
 
@@ -89,15 +96,20 @@ def _offsets(cluster: Cluster, topic: str, asked: Mapping[str, Any], committed: 
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     wanted = {TopicPartition(topic, int(name)): spec for name, spec in asked.items()}
     until = time.monotonic() + clusters.SECONDS
-    with admin(cluster, f"asking for the offsets of topic {topic}") as client:
-        while True:
-            answers = client.list_offsets(wanted, isolation_level=level, request_timeout=clusters.SECONDS)
-            try:
-                return {str(place.partition): int(answer.result().offset) for place, answer in answers.items()}
-            except KafkaException as error:
-                if error_name(error) not in _MOVING or time.monotonic() > until:
-                    raise
-                time.sleep(_TICK)
+    while True:
+        with suppress(_Outdated), admin(cluster, f"asking for the offsets of topic {topic}") as client:
+            while True:
+                answers = client.list_offsets(wanted, isolation_level=level, request_timeout=clusters.SECONDS)
+                try:
+                    return {str(place.partition): int(answer.result().offset) for place, answer in answers.items()}
+                except KafkaException as error:
+                    name = error_name(error)
+                    if name not in (*_MOVING, *_NEWER) or time.monotonic() > until:
+                        raise
+                    if name in _NEWER:
+                        raise _Outdated from None
+                    time.sleep(_TICK)
+        time.sleep(_TICK)
 
 
 def create(cluster: Cluster, topic: str, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
