@@ -14,8 +14,8 @@ _SELECTION = [
     ("at", "`checkpoint:N` or `savepoint:NAME`; without it, the newest checkpoint", _TEXT),
     (
         "consistency",
-        "committed: in every sink. prepared: also computed, never computed again. latest: live mode only, may be undone.",
-        {"type": "string", "enum": ["committed", "prepared", "latest"], "default": "committed"},
+        "committed: in every sink. prepared: also computed, never computed again.",
+        {"type": "string", "enum": ["committed", "prepared"], "default": "committed"},
     ),
     ("at_least", "wait until this checkpoint is in the answer, else 412", _NUMBER),
     ("timeout", "seconds to wait", {"type": "number", "minimum": 0, "maximum": 60, "default": 5}),
