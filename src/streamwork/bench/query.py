@@ -52,7 +52,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 8
     repeats: int = 5
     busy_events: int = 6_000_000
-    stretch: float = 4.0  # seconds
+    stretch: float = 8.0  # seconds
     stretches: int = 6  # every other one without the server
     rate: int = 200  # gets per second
 
@@ -356,11 +356,12 @@ def _body(connection: socket.socket) -> bytes:
 
 
 def _rate(times: list[tuple[float, int]], begin: float, end: float) -> float:
-    """Events per second of the checkpoints that were completed in a stretch."""
-    within = [one for one in times if begin <= one[0] <= end]
-    if len(within) < 2:
-        raise Wrong("the job completed fewer than two checkpoints in a stretch")
-    return (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
+    """Events per second in a stretch; between two checkpoints they count evenly."""
+    moments, events = zip(*times, strict=True)
+    first, last = np.interp([begin, end], moments, events)
+    if last <= first:
+        raise Wrong("the job completed no checkpoint in a stretch")
+    return float(last - first) / (end - begin)
 
 
 def _rss(process: int) -> int:

@@ -62,6 +62,7 @@ class Cache:
             return self._open(shape, folder, name)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._write(disk, job, shape, defaults, snapshots, folder, name)
+        pa.default_memory_pool().release_unused()  # of the rows that are in the file now
         block = self._open(shape, folder, name)
         self._remove_unused(folder)
         return block
