@@ -143,6 +143,11 @@ class View(Generic[O]):
             return pa.table({}) if found is None else found.to_arrow_table()
 
     @property
+    def run(self) -> int | None:
+        """The batch run that is shown; None before the first one. Reads no state."""
+        return self._folder.look().shown
+
+    @property
     def batch(self) -> State:
         """The state of the batch run that is shown, with what only a batch run computes."""
         self._follow()
