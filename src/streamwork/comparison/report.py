@@ -118,7 +118,7 @@ class Writer:
         half = self._folder / f".{PARQUET_FILE}"
         with pq.ParquetWriter(half, SCHEMA, compression="zstd") as writer:
             for piece in _pieces(differences):
-                writer.write_table(pa.Table.from_pylist(piece, SCHEMA))
+                writer.write_batch(pa.RecordBatch.from_pylist(piece, SCHEMA))
         half.replace(self._folder / PARQUET_FILE)
 
     def write_report(self, comparison: Comparison) -> Comparison:

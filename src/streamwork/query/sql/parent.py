@@ -79,7 +79,7 @@ class SqlChild:
                     raise WrongUse(
                         "SW-QUERY-LIMIT",
                         f"{component} has {table.nbytes:,} bytes, which is too much for SQL in this server",
-                        "ask for keys or ranges, or use `streamwork state query`, which reads files",
+                        "ask for keys or ranges, or use `streamwork state query job.py SQL`, which reads files",
                     )
                 blocks.append(_stream(table))
             sent.append(Sent(several, token, follows))
