@@ -82,6 +82,9 @@ def test_speed_counts_from_a_quarter_of_the_windows() -> None:
     right[2, BEGIN + 10**7] = 101.5
     found = state.figures_of(Read({}, right), Sampled(), {}, TASK)
     assert found == {"events_per_s": 750_000 / 2.5, "cpu_s_per_million": pytest.approx(0.25 / 0.75)}
+    together = {one: 101.5 if 101.0 <= at <= 103.0 else at for one, at in right.items()}  # three windows in one commit
+    found = state.figures_of(Read({}, together), Sampled(), {}, TASK)
+    assert found["events_per_s"] == 250_000 / 2.5
     with pytest.raises(Wrong, match="same moment"):
         state.figures_of(Read({}, dict.fromkeys(right, 100.0)), Sampled(), {}, TASK)
 

@@ -32,7 +32,7 @@ from streamwork.errors import JobFailed
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    events: int = 10_000_000
+    events: int = 15_000_000
     repeats: int = 5
     mode: str = "live"
     patience: float = 300.0
