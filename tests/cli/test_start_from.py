@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
 from savepoint_jobs import ROOT, Place, expected, last
@@ -93,12 +95,15 @@ def test_of_another_job_or_another_life_is_refused(place: Place, tmp_path: Path)
     assert files_of(tmp_path) == before, "nothing was written"
 
 
-@pytest.mark.parametrize("what", ["half", "damaged", "newer"])
+@pytest.mark.parametrize("what", ["half", "last", "damaged", "newer"])
 def test_a_bad_savepoint_is_refused_and_nothing_is_written(place: Place, tmp_path: Path, what: str) -> None:
+    """Neither a start nor a fork takes it."""
     copy = tmp_path / "copy"
     shutil.copytree(place.folder / ROOT / "usage" / "savepoints" / "one", copy)
     if what == "half":
         next(copy.rglob("*.parquet")).unlink()
+    elif what == "last":
+        (copy / "savepoint.json").unlink()
     elif what == "damaged":
         path = next(copy.rglob("*.parquet"))
         path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -106,9 +111,15 @@ def test_a_bad_savepoint_is_refused_and_nothing_is_written(place: Place, tmp_pat
         path = copy / "savepoint.json"
         path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     before = files_of(tmp_path)
-    code = place.refused("run", "usage.py", "--mode", "local", "--from", copy, "--root", tmp_path / "new")["code"]
-    assert code == ("SW-SAVEPOINT-FORMAT" if what == "newer" else "SW-SAVEPOINT-DAMAGED")
-    assert files_of(tmp_path) == before
+    expected_code = {"newer": "SW-SAVEPOINT-FORMAT", "last": "SW-SAVEPOINT-INCOMPLETE"}.get(
+        what, "SW-SAVEPOINT-DAMAGED"
+    )
+    run = ("run", "usage.py", "--mode", "local", "--from", copy, "--root", tmp_path / "new")
+    targets = ("--target", "journal=journal_b.db", "--target", "latest=latest_b.db")
+    for command in (run, ("savepoint", "fork", "usage.py", copy, "--as", "b", *targets)):
+        refused = place.refused(*command)
+        assert refused["code"] == expected_code and "copy" in refused["cause"] + refused["action"], "it is named"
+        assert files_of(tmp_path) == before
 
 
 def test_another_place_in_the_input_is_confirmed(place: Place) -> None:
@@ -157,6 +168,36 @@ def test_a_bad_upgrade_is_rolled_back_with_its_output(tmp_path: Path) -> None:
     place.give(5)
     place.catch_up()
     assert place.journal() == expected(place.given)
+
+
+@pytest.mark.parametrize("folder_bytes", [0, 1 << 27])
+def test_a_bad_upgrade_is_rolled_back_with_its_parquet_files(tmp_path: Path, folder_bytes: int) -> None:
+    sink = f'streamwork.ParquetSink("journal", folder_bytes={folder_bytes})'
+    place = Place(tmp_path, latest="", sink=sink)
+
+    def version(factor: int) -> None:
+        place.write("usage.py", factor, sink)
+        (tmp_path / "usage.py").write_text("import streamwork\n" + (tmp_path / "usage.py").read_text())
+
+    def rows() -> list[Any]:
+        files = [str(path) for path in (tmp_path / "journal").glob("epoch=*/*.parquet")]
+        return sorted(duckdb.read_parquet(files, hive_partitioning=False).fetchall())
+
+    version(1)
+    place.give(12)
+    place.catch_up()
+    place.save("before")
+    version(10)
+    place.give(9)
+    place.catch_up("--from", "savepoint:before")
+    assert rows() != expected(place.given)
+    version(1)
+    assert place.refused("run", "usage.py", "--mode", "local", "--from", "savepoint:before")["code"] == "SW-SINK-AHEAD"
+    assert place.catch_up("--from", "savepoint:before", "--rewind-output")["events"] == 9
+    assert rows() == expected(place.given)
+    place.give(5)
+    place.catch_up()
+    assert rows() == expected(place.given)
 
 
 def test_a_sink_that_cannot_be_rewound_says_so(tmp_path: Path) -> None:
