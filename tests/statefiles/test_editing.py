@@ -23,7 +23,7 @@ from commands import call_in
 from savepoint_jobs import Place, expected, last
 from savepoint_world import every_file
 from statefiles_world import World, changes
-from streamwork import Refused, StreamworkError, WrongUse
+from streamwork import Event, EventLog, Refused, StreamworkError, WrongUse
 from streamwork.epoch.savepoints import Savepoint
 from streamwork.state.rows import TIMERS
 from streamwork.statefiles import diff as diffing
@@ -342,12 +342,42 @@ def test_a_job_goes_on_with_edited_state(tmp_path: Path) -> None:
     assert (made["components"][0]["changed"], made["written"]) == (1, True)
     shown = place.ask("savepoint", "show", "usage.py", "made", "--verify")
     assert shown["problems"] == [] and shown["info"]["note"] == "refund" and sql in shown["origin"]
+    assert (
+        f"made: edited from savepoint base; SQL: {sql}"
+        in call_in(place.folder, "savepoint", "show", "usage.py", "made")[1]
+    )
     assert place.refused("state", "edit", "usage.py", "made", "--sql", sql)["code"] == "SW-SAVEPOINT-EXISTS"
     place.give(7)
     place.catch_up("--from", "savepoint:made")
     totals = {card: total for card, _, total in last(expected(place.given))}
     edited = 1000 + sum(amount for card, amount in place.given[20:] if card == "card-1")
     assert {card: total for card, _, total in place.latest()} == {**totals, "card-1": edited}
+
+
+@pytest.mark.slow
+def test_a_log_keeps_what_is_behind_an_edited_savepoint_until_it_is_dropped(tmp_path: Path) -> None:
+    """Also one of a job that runs, from its newest checkpoint."""
+    place = Place(tmp_path / "p")
+    source = 'LogSource("payments.log", Payment, max_events=5)'
+    text = (place.folder / "usage.py").read_text().replace('JsonLines("payments.jsonl", Payment, max_events=5)', source)
+    (place.folder / "usage.py").write_text(text.replace("JsonLines, ", "LogSource, "))
+    with EventLog.create(place.folder / "payments.log", Paid) as log:
+        log.append([Paid(f"card-{n % 3}", n) for n in range(20)])
+    consumers, edit = place.folder / "payments.log" / "consumers", ("state", "edit", "usage.py", "made", "--sql")
+    with place.running():
+        place.wait_for_rows(20)
+        before = {path.name for path in consumers.iterdir()}
+        assert place.refused(*edit, "UPDATE per_card SET nope = 1")["code"] == "SW-STATE-SQL"
+        assert {path.name for path in consumers.iterdir()} == before
+        place.ask(*edit, "UPDATE per_card SET total = 0")
+        (added,) = {path.name for path in consumers.iterdir()} - before
+    place.ask("savepoint", "drop", "usage.py", "made")
+    assert added not in {path.name for path in consumers.iterdir()}
+
+
+class Paid(Event):
+    card: str
+    amount: int
 
 
 def test_a_new_job_starts_with_imported_state(tmp_path: Path) -> None:

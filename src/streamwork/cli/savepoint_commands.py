@@ -121,6 +121,8 @@ def show_command(job: str, root: Path | None, name: str, verify: bool, as_json: 
         say(f"created {when(info.created)} by {_text(info.by)}, with version {found.written_by}")
         if info.note:
             say(f"note: {info.note}")
+        if found.origin:
+            say(f"made: {found.origin}")
         say(f"{_text(info.rows)} rows of state, {len(found.files):,} files, {_text(info.bytes)} bytes in {info.path}")
         say("parallelism: " + ", ".join(f"{node}={count}" for node, count in found.parallelism.items()))
         if found.params:
