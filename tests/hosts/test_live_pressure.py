@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
+import threading
 import time
 from collections import Counter
 from functools import partial
@@ -14,14 +16,23 @@ import pytest
 from gangs import GangRun
 from live_jobs import Order
 from streamwork import EventLog, Instance, Job, LogSource, Operator, SqliteSink, shuffle
-from streamwork.engine import live_task, reading
+from streamwork.engine import live_task, pulse, reading
+from streamwork.engine.vitals import TaskVital, clear_vitals, read_vitals
 from streamwork.flow import gang_transport
 from streamwork.flow.gang_transport import GangTransport
 from streamwork.flow.gauge import Bound, Gauge
+from streamwork.observe.verdicts import Kind, Signs, judge
+from streamwork.observe.verdicts.health import STOPPED_SECONDS
+from streamwork.world import RealClock, RealDisk
+from waiting import PATIENCE, wait_for
 
 BOUND = 40
 SLICE = 10
 EVENTS = 600
+
+
+gate: threading.Event | None = None
+"""If there is one, the slow instance waits for it."""
 
 
 class Slow(Operator[Order, Order]):
@@ -31,7 +42,9 @@ class Slow(Operator[Order, Order]):
         self.instance = instance
 
     def apply(self, event: Order, collector: Any) -> None:
-        if int(self.instance) == 1:
+        if self.instance == 1:
+            if gate is not None:
+                gate.wait(PATIENCE)
             time.sleep(0.001)
         collector.emit(event)
 
@@ -108,3 +121,44 @@ def test_new_events_for_the_slow_instance_are_dropped_and_counted(tmp_path: Path
     assert slow["delivered"] + slow["dropped"] == slow["processed"] == EVENTS
     assert len(run.numbers()) == slow["delivered"]
     assert slow["dropped"] == sum(one.dropped for one in Peak.made) > 0
+
+
+def test_vital_signs_show_the_pressure_and_where_an_instance_hangs(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = threading.Event()
+    monkeypatch.setattr(sys.modules[__name__], "gate", opened)
+    monkeypatch.setattr(pulse, "FRESH_SECONDS", 0.02)
+    monkeypatch.setattr(pulse, "STILL_SECONDS", 0.1)
+    run = Pressed(tmp_path, "sources", "exactly-once")
+    folder, clock = tmp_path / "root" / "pressed", RealClock()
+    found: list[TaskVital] = []
+
+    def is_shown() -> bool:
+        found[:] = read_vitals(RealDisk(), folder, 1, clock.now())
+        full = any(edge.since for one in found for edge in one.edges)
+        return full and any(one.stack for task in found for one in task.instances)
+
+    def watch() -> None:
+        try:
+            wait_for(is_shown)
+        finally:
+            opened.set()
+
+    watching = threading.Thread(target=watch)
+    run.start()
+    watching.start()
+    run.until(lambda: len(run.numbers()) == EVENTS, "all events")
+    watching.join()
+    run.stop()
+    (hangs,) = [one for task in found for one in task.instances if one.stack]
+    assert hangs.name == "slow[1]" and hangs.busy and hangs.last_event.startswith("Order(")
+    assert any("gate.wait" in line for line in hangs.stack)
+    now = hangs.moved_at + STOPPED_SECONDS + 1
+    verdicts = {one.kind: one for one in judge(Signs(job="pressed", root="r", now=now, tasks=found))}
+    assert verdicts[Kind.STOPPED].component == "slow" and verdicts[Kind.STOPPED].instance == 1
+    assert (verdicts[Kind.UNDER_PRESSURE].component, verdicts[Kind.UNDER_PRESSURE].instance) == ("slow", 1)
+    assert "orders[0]" in verdicts[Kind.UNDER_PRESSURE].stops
+    assert all(edge.sent == edge.received + edge.dropped + edge.events for task in found for edge in task.edges)
+    clear_vitals(RealDisk(), folder, 2)
+    assert read_vitals(RealDisk(), folder, 1, clock.now()) == []

@@ -66,7 +66,8 @@ class Engine:
         process = Process(layout, disk, self._clock, align)
         places = [(work.chain, work.instance) for work in works]
         transport = MemoryTransport(layout, places, bound, self._clock.now)
-        self._executors = {
+        self.gauges = transport.gauges
+        self.executors = {
             place: process.executor(work, transport, new_attempt, self._manager.report)
             for place, work in zip(places, works, strict=True)
         }
@@ -75,7 +76,7 @@ class Engine:
         """Issue the next checkpoint event: each source reads its slice and then passes it on."""
         self._manager.issue(works[0].epoch)
         for work in works:
-            self._executors[work.chain, work.instance].plan(work, reads=self._layout.chains[work.chain].is_source)
+            self.executors[work.chain, work.instance].plan(work, reads=self._layout.chains[work.chain].is_source)
 
     def collect(self, epoch: int, expired: Callable[[], bool] = lambda: False) -> list[Report]:
         """Run until all instances have reported on an epoch. Raises `Abandoned` when its time has expired."""
@@ -95,7 +96,7 @@ class Engine:
 
     def _wait(self) -> bool:
         """Every instance waits for another, or for an event to be retried: let a little time pass. False if none waits for time."""
-        waiting = [executor for executor in self._executors.values() if executor.waits_until is not None]
+        waiting = [executor for executor in self.executors.values() if executor.waits_until is not None]
         if not waiting:
             return False
         for executor in waiting:
@@ -107,7 +108,7 @@ class Engine:
     def turn(self, epoch: int) -> bool:
         """One turn of one instance; False if none is possible."""
         choices: list[Choice] = [
-            (executor, choice) for executor in self._executors.values() for choice in executor.choices()
+            (executor, choice) for executor in self.executors.values() for choice in executor.choices()
         ]
         if not choices:
             return False
@@ -123,12 +124,12 @@ class Engine:
     def counted(self, epoch: int) -> list[Counts]:
         """The counters of an epoch that is abandoned: of instances that have reported, and of those that have begun."""
         reported = [Counts.of(r.component, r.instance, r.counters) for r in self._manager.reported(epoch)]
-        return reported + [one for executor in self._executors.values() for one in executor.counted(epoch)]
+        return reported + [one for executor in self.executors.values() for one in executor.counted(epoch)]
 
     def close(self) -> None:
-        for executor in self._executors.values():
+        for executor in self.executors.values():
             executor.close()
 
     def discard(self) -> None:
-        for executor in self._executors.values():
+        for executor in self.executors.values():
             executor.discard()

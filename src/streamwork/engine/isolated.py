@@ -199,6 +199,19 @@ class Isolated:
         name, instance = self._node.id, self._work.instance
         return [Counts.of(name, instance, self._counters(epoch, {})) for epoch in {*self._mine, *self._lost}]
 
+    @property
+    def is_busy(self) -> bool:
+        """Its task never waits for it: a child that hangs is restarted (`deadline`)."""
+        return False
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(channel.items) for channel in self._inputs.values())
+
+    @property
+    def newest(self) -> None:
+        """What the child is at is not known."""
+
     def close(self) -> None:
         self.discard()
 

@@ -36,6 +36,7 @@ from streamwork.engine.executor import Executor
 from streamwork.engine.failures import Failures
 from streamwork.engine.isolated import Isolated
 from streamwork.engine.process import Process
+from streamwork.engine.pulse import Pulse
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.errors import Refused
 from streamwork.flow.gang_transport import GangTransport
@@ -151,7 +152,8 @@ class LiveTask:
         with ThreadPoolExecutor(1, "streamwork-behind") as behind, ThreadPoolExecutor(1, "streamwork-claims") as claims:
             try:
                 self._set_up(behind, claims)
-                self._work()
+                with self._pulse():
+                    self._work()
                 self._finish_behind()
                 if self._claiming is not None:
                     self._claiming.release()
@@ -197,6 +199,12 @@ class LiveTask:
             for child in children:
                 child.tick(0)
             self._clock.sleep(LONGEST_WAIT)
+
+    def _pulse(self) -> Pulse:
+        executors, gauges = self._executors, self._transport.gauges
+        return Pulse(
+            self._disk, self._job, self._fence, str(self._number), self._clock, self._layout, executors, gauges
+        )
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class EdgeVital(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None  # since when it is full, in seconds since 1970; None: it has room
     full_seconds: float = 0.0  # how long it was full in all
     episodes: tuple[Episode, ...] = ()  # the last times of pressure, oldest first
-    sent: int = 0  # events that were put into it
+    sent: int = 0  # events for it, dropped ones included
     received: int = 0  # events that were taken out of it
     dropped: int = 0  # events that were dropped instead
 
@@ -56,7 +56,7 @@ class InstanceVital(msgspec.Struct, frozen=True, kw_only=True):
     instance: int
     epoch: int
     turns: int  # slices and items that it has processed
-    moved_at: float  # when that last changed, in seconds since 1970
+    moved_at: float  # when that last changed, or when it last had nothing to do, in seconds since 1970
     busy: bool  # in the middle of a turn
     waiting: int  # items at its inputs
     last_event: str = ""

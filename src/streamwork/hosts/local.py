@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from streamwork.connectors.dataframe import no_spark
 from streamwork.delivery.counts import Counts
 from streamwork.engine import Assignment, EndKnown, Engine, Report, Schedule
 from streamwork.engine.attempt import placed
+from streamwork.engine.pulse import Pulse
 from streamwork.epoch.host import Host
 from streamwork.flow.gauge import CHANNEL_BOUND, Bound
 from streamwork.job import Graph, Layout
-from streamwork.world import Clock, Disk
+from streamwork.world import Clock, Disk, RealClock
 
 
 class LocalHost(Host):
@@ -33,8 +35,11 @@ class LocalHost(Host):
         clock: Clock | None = None,
         ends_known: EndKnown = EndKnown.BY_PLAN,
         bound: Bound = CHANNEL_BOUND,
+        has_pulse: bool = False,
     ) -> None:
-        """`clock` bounds how long a piece of a batch takes; results do not depend on it, nor on `ends_known`."""
+        """`clock` bounds how long a piece of a batch takes; results do not depend on it, nor on `ends_known`. With `has_pulse`,
+        vital signs are written (`engine.pulse`).
+        """
         self.ends_known = ends_known
         self._disk = disk
         self._schedule = schedule
@@ -42,6 +47,8 @@ class LocalHost(Host):
         self._align = align
         self._clock = clock
         self._bound = bound  # of each channel
+        self._has_pulse = has_pulse
+        self._pulse: Pulse | None = None
         self._engine: Engine | None = None
         self._wasted: list[Counts] = []
 
@@ -64,6 +71,7 @@ class LocalHost(Host):
                     self._clock,
                     self._bound,
                 )
+                self._start_pulse(layout, works[0], self._engine)
             self._engine.submit(works)
         except Exception as error:
             raise placed(error, layout.graph, works[0].epoch) from error
@@ -75,8 +83,7 @@ class LocalHost(Host):
         except BaseException as error:
             if isinstance(error, Exception):
                 self._wasted = self._engine.counted(epoch)
-            self._engine.discard()
-            self._engine = None
+            self.abandon()
             raise
 
     def moved(self) -> bool:
@@ -87,6 +94,7 @@ class LocalHost(Host):
         return found
 
     def abandon(self) -> None:
+        self._end_pulse()
         if self._engine is not None:
             self._engine.discard()
             self._engine = None
@@ -98,6 +106,20 @@ class LocalHost(Host):
         """Nothing to do: there are no workers."""
 
     def close(self) -> None:
+        self._end_pulse()
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+    def _start_pulse(self, layout: Layout, work: Assignment, engine: Engine) -> None:
+        if self._has_pulse:
+            folder, clock = Path(work.folder), self._clock or RealClock()
+            self._pulse = Pulse(
+                self._disk, folder, work.fence, self.name, clock, layout, engine.executors, engine.gauges
+            )
+            self._pulse.__enter__()
+
+    def _end_pulse(self) -> None:
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            pulse.__exit__()

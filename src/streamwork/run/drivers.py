@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from streamwork.engine.vitals import clear_vitals
 from streamwork.epoch import Driver, Host, Started, Store
 from streamwork.epoch.control import Control
 from streamwork.epoch.fences import End, Fences, moment
@@ -149,6 +150,7 @@ class Drivers:
             started = driver.start()
             self._holder = driver
             self._record.started(self.fence)
+            clear_vitals(self._store.disk, self._store.folder, self.fence)
             if self._standby is not None and heir is not None:
                 self._standby.took_over()
             self.started = self.started or started
@@ -200,7 +202,7 @@ class Drivers:
     def _start_host(self) -> Host:
         options = self._options
         if not options.mode.on_spark:
-            return LocalHost(self._store.disk, clock=self._clock)
+            return LocalHost(self._store.disk, clock=self._clock, has_pulse=True)
         waits = self._standby is not None and self.started is None  # the holder writes the job's log
         folder_log = self._standby.spark_log if self._standby is not None and waits else self._store.folder / SPARK_LOG
         log = None if options.spark_log else folder_log
