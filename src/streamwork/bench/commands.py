@@ -152,6 +152,16 @@ def bench_manual_command(quick: bool, as_json: bool) -> None:
     _measure(bench, quick, as_json)
 
 
+@bench_group.command("backpressure")
+@click.option("--quick", is_flag=True, help="A few seconds at a low rate: to see that it works.")
+@JSON
+def bench_backpressure_command(quick: bool, as_json: bool) -> None:
+    """A sink that is ten times slower for a minute, in live mode: memory, losses, and the way back to full speed."""
+    from streamwork.bench import backpressure as bench
+
+    _measure(bench, quick, as_json)
+
+
 @bench_group.command("live")
 @click.option("--quick", is_flag=True, help="A few seconds at a low rate: to see that it works.")
 @click.option(

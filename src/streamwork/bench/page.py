@@ -210,6 +210,17 @@ SECTIONS = {
             "first_epoch": "10,000 events; the state is read",
         },
     ),
+    "backpressure": Section(
+        "Backpressure",
+        "A log of two partitions is read by two tasks in live mode; all events go to one instance with the sink, which can take "
+        "them. For a minute the sink takes ten times as long for each event. Under [`sources`](../backpressure.md) the sources "
+        "stop (at-least-once); under `drop` new events are dropped meanwhile (at-most-once). Every event is in the output once, "
+        "or counted as dropped, before a result is accepted. Memory is that of the tasks, without the JVM.",
+        {
+            "sources": "pausing and resuming: nothing is lost, and events are late until the backlog is done",
+            "drop": "nothing stops: events are lost, and those that are not are late by a full channel at most",
+        },
+    ),
     "live": Section(
         "Live",
         "The [fraud detection example](../../examples/fraud_detection/README.md), at-most-once, parallelism 1, with a checkpoint "
@@ -346,6 +357,8 @@ def _paragraphs(results: dict[str, Result]) -> Iterator[str]:
     yield from _summary(results)
     for name in [*SECTIONS, *(name for name in results if name not in SECTIONS)]:
         yield from _section(name, results.get(name))
+    if not PLANNED:
+        return
     yield "## Not built yet"
     yield "These benchmarks have targets, but no code yet."
     yield grid(["benchmark", "target"], [[f"`{one.bench}`", one.what] for one in PLANNED]).replace("---:", "---")
