@@ -156,6 +156,17 @@ def test_pressure_in_a_channel_that_comes_back_is_thrashing() -> None:
     assert kinds(signs([], tasks=[few])) == [Kind.KEEPING_UP]
 
 
+def test_pressure_that_lasts_is_one_time_of_pressure_although_the_channel_drains_to_its_lower_threshold() -> None:
+    cycles = tuple(Episode(BEGAN + 16 * n, BEGAN + 16 * n + 15.9) for n in range(38))
+    lasting = edge("in[0]", "a[0]", episodes=cycles[-20:], since=BEGAN + 599.9)
+    (one,) = judge(signs([], tasks=[task(lasting)]))
+    assert one.kind is Kind.UNDER_PRESSURE and one.since == cycles[-20].began
+    between = msgspec.structs.replace(lasting, episodes=(Episode(BEGAN + 500, BEGAN + 599),), since=None)
+    assert kinds(signs([], tasks=[task(between)])) == [Kind.UNDER_PRESSURE], "it has had room for a second only"
+    burst = edge("in[0]", "a[0]", since=BEGAN + 599)
+    assert kinds(signs([], tasks=[task(burst)])) == [Kind.KEEPING_UP]
+
+
 # ---- the job itself -----------------------------------------------------------------------------------------------
 
 

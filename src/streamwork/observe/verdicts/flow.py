@@ -20,7 +20,7 @@ THRASHING_EPISODES = 3
 THRASHING_SECONDS = 900.0
 """So many times of pressure within so many seconds are thrashing."""
 SHORT_EPISODE = 5.0
-"""A time of pressure below this, in seconds, is a burst."""
+"""A time of pressure below this, in seconds, is a burst; a relief below this is none."""
 CHANGED = 1.3
 """A rate that differs by this factor has changed."""
 NEVER_CAUGHT_UP = 1.02
@@ -93,11 +93,12 @@ def _slowest(signs: Signs) -> str:
 
 def under_pressure(signs: Signs) -> Iterator[Verdict]:
     """One for each instance whose inputs are full."""
-    full = [edge for task in signs.tasks for edge in task.edges if edge.since is not None]
+    began_at = {edge: began for task in signs.tasks for edge in task.edges if (began := _full_since(edge, signs.now))}
+    full = list(began_at)
     senders = {edge.sender for edge in full}
     for receiver in sorted({edge.receiver for edge in full} - senders):  # those that are stopped themselves do not lag
         mine = [edge for edge in full if edge.receiver == receiver]
-        began = min(edge.since for edge in mine if edge.since is not None)
+        began = min(began_at[edge] for edge in mine)
         stops = _stopped_by(receiver, full)
         component, _, instance = receiver.rstrip("]").partition("[")
         yield Verdict(
@@ -112,6 +113,31 @@ def under_pressure(signs: Signs) -> Iterator[Verdict]:
             advice=f"if it lasts, raise parallelism= of {component}, or find what it waits for; then stop and start the job",
             command=stop_command(signs),
         )
+
+
+def _full_since(edge: EdgeVital, now: float) -> float | None:
+    """Since when a channel has been full, short times of room included; None if it has room, or for a burst only.
+
+    Under steady pressure a channel drains to its lower threshold, and is full again at once.
+    """
+    times = _joined(edge.episodes)
+    if edge.since is not None and (not times or times[-1].ended is not None):
+        times = _joined([*times, Episode(edge.since)])
+    if not times or (times[-1].ended is not None and now - times[-1].ended >= SHORT_EPISODE):
+        return None
+    return times[-1].began if now - times[-1].began >= SHORT_EPISODE else None
+
+
+def _joined(episodes: Sequence[Episode]) -> list[Episode]:
+    """Times of pressure without the short reliefs between them."""
+    found: list[Episode] = []
+    for one in episodes:
+        before = found[-1] if found else None
+        if before is not None and before.ended is not None and one.began - before.ended < SHORT_EPISODE:
+            found[-1] = Episode(before.began, one.ended)
+        else:
+            found.append(one)
+    return found
 
 
 def _stopped_by(receiver: str, full: Sequence[EdgeVital]) -> list[str]:
@@ -142,7 +168,7 @@ def _effect(edges: Sequence[EdgeVital], stops: Sequence[str]) -> str:
 def thrashing(signs: Signs) -> Iterator[Verdict]:
     """Pressure that is relieved and comes back: in channels, else of a source."""
     edges = [edge for task in signs.tasks for edge in task.edges]
-    found = [(edge, _recent(edge.episodes, signs)) for edge in edges]
+    found = [(edge, _recent(_joined(edge.episodes), signs)) for edge in edges]
     found = [(edge, episodes) for edge, episodes in found if len(episodes) >= THRASHING_EPISODES]
     known = paces(signs)
     if found:
