@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,8 +67,10 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, semantics: str) -> World:
-    return World(tmp_path, semantics)
+def world(tmp_path: Path, semantics: str) -> Iterator[World]:
+    made = World(tmp_path, semantics)
+    with made.visits, made.titles:
+        yield made
 
 
 @WEAKER
