@@ -115,7 +115,7 @@ def event(change: Change, arrow: bool) -> bytes:
 def _base64(table: pa.Table) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+        writer.write(table)
     return base64.b64encode(memoryview(sink.getvalue())).decode()
 
 

@@ -116,5 +116,5 @@ class SqlChild:
 def _stream(table: pa.Table) -> memoryview:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+        writer.write(table)
     return memoryview(sink.getvalue())
