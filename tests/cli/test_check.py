@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -76,12 +80,67 @@ def test_the_page_is_true(page: Followed) -> None:
     assert "note (string) is no longer there" in said[0]
     assert "per-account" in said[1]
     assert "the job fits: a start goes on, as it is" in said[3]
+    code, out, errors = call_in(page.folder, "checkpoints", "usage.py", "--verify")
+    assert code == 0, out + errors
     assert page.totals() == page.expected()
     (checked, _) = page.follow(2)
     assert page.totals() == page.expected()
     found = json.loads(checked)
     assert found["fits"]
     assert found["rewrites"]
+
+
+FAILPOINT = """
+import os, signal, sys
+from streamwork.world import disk
+left = int(sys.argv[1])
+def fatal(name):
+    real = getattr(disk.RealDisk, name)
+    def counted(self, *args, **more):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, *args, **more)
+    setattr(disk.RealDisk, name, counted)
+for name in ("create", "replace", "remove", "discard", "move"):
+    fatal(name)
+from streamwork.cli.main import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.slow
+def test_kill_9_before_any_change_of_a_file_leaves_the_old_version_or_the_new_one(page: Followed) -> None:
+    """The process is killed, for real, in the start that renames, migrates and divides; what is left is started again."""
+    page.follow(2)
+    text = page.blocks[2][1].replace('id="purchases"', 'id="payments"')  # the third version, straight from the first
+    text = text.replace(
+        "class Purchase(Event):", 'class Purchase(Event):\n    renamed_from: ClassVar = {"account": "card"}'
+    )
+    text = text.replace('id="per-account"', 'id="per-account", renamed_from="per-card"')
+    (page.folder / "usage.py").write_text(text.replace('id="totals"', 'id="totals", renamed_from="usage"'))
+    (page.folder / "failpoint.py").write_text(FAILPOINT)
+    saved = page.folder.parent / "saved"
+    shutil.copytree(page.folder, saved)
+    step, versions = 0, set[bool]()
+    while True:
+        shutil.rmtree(page.folder)
+        shutil.copytree(saved, page.folder)
+        page.given = 20
+        words = [sys.executable, "failpoint.py", str(step), "run", "usage.py", "--mode", "local", "--until-caught-up"]
+        ended = subprocess.run(words, cwd=page.folder, capture_output=True, text=True, check=False)
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        versions.add(page.check()["rewrites"])
+        page.give(20)
+        code, out, errors = call_in(page.folder, "run", "usage.py", "--mode", "local", "--until-caught-up")
+        assert code == 0, out + errors
+        assert page.totals() == page.expected()
+        step += 3
+    assert step >= 9, "it changes more files than that"
+    assert versions == {True, False}, "killed before the new checkpoint counts, and after"
 
 
 def test_each_component_is_compared(page: Followed) -> None:

@@ -91,6 +91,13 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
         return self.epoch if isinstance(self.basis, msgspec.UnsetType) else self.basis
 
     @property
+    def is_computed(self) -> bool:
+        """False of one that a start wrote, without a plan: it has the state of another one in other files, names or folders."""
+        staged = any(part.staged for part in self.sinks.values())
+        counted = any(count for kinds in self.counters.values() for count in kinds.values())
+        return isinstance(self.basis, msgspec.UnsetType) and (staged or counted)
+
+    @property
     def events(self) -> int:
         """How many events its sources gave."""
         return sum(self.counters.get(name, {}).get("processed", 0) for name in self.positions.sources)

@@ -150,10 +150,11 @@ def _misfits(store: Store, manifest: Manifest) -> list[str]:
     prepared = store.folder / "checkpoints" / f"{manifest.epoch:012d}{PREPARED}"
     if not store.disk.exists(prepared) or store.disk.read(prepared) != manifest.to_bytes():
         found.append(f"{prepared} is missing or was changed; its other copy is intact and is used")
-    try:
-        store.plan(manifest.epoch)
-    except Refused as damaged:
-        found.append(damaged.cause)
+    if manifest.is_computed:
+        try:
+            store.plan(manifest.epoch)
+        except Refused as damaged:
+            found.append(damaged.cause)
     return found
 
 
