@@ -37,6 +37,7 @@ from streamwork.query.shape import shape_of, stateful
 from streamwork.query.version import Version
 from streamwork.state.files import STATE_FILE
 from streamwork.world import Clock, RealClock, RealDisk, number_of
+from streamwork.world.priority import step_back
 
 FOLLOW_EVERY = 0.05
 """Seconds between two readings of the folder."""
@@ -244,7 +245,7 @@ class Reader:
         for name, state in version.loaded.items():
             if state.outgrown and name not in self._making:
                 if self._background is None:
-                    self._background = ThreadPoolExecutor(1, "streamwork-query")
+                    self._background = ThreadPoolExecutor(1, "streamwork-query", initializer=step_back)
                 self._making[name] = self._background.submit(state.rebuilt, self._files, version.epoch)
 
     def _publish(self, look: Look, consistency: Consistency, version: Version) -> None:
