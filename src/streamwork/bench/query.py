@@ -298,11 +298,8 @@ class Asked:
         order = np.argsort(events, kind="stable")
         ordered = events[order]
         for key, epoch, count in answers:
-            end = (
-                min(epoch, first) * EPOCH_EVENTS
-                if epoch <= first
-                else self._sizes.keys + (epoch - first) * EPOCH_EVENTS
-            )
+            later = self._sizes.keys + (epoch - first) * EPOCH_EVENTS
+            end = later if epoch > first else min(epoch * EPOCH_EVENTS, self._sizes.keys)
             low, high = np.searchsorted(ordered, [key, key + 1])
             self._check(key, count, int(np.count_nonzero(order[low:high] < end)))
 
