@@ -73,7 +73,7 @@ def page(tmp_path: Path) -> Followed:
 
 
 def test_the_page_is_true(page: Followed) -> None:
-    assert [kind for kind, _ in page.blocks] == ["python", "sh"] * 3
+    assert [kind for kind, _ in page.blocks] == [*["python", "sh"] * 3, "sh"]
     page.follow(2)
     assert page.totals() == page.expected()
     said = page.follow(2)
@@ -88,6 +88,12 @@ def test_the_page_is_true(page: Followed) -> None:
     found = json.loads(checked)
     assert found["fits"]
     assert found["rewrites"]
+    (rescaled,) = page.follow(1)
+    assert "3 instances -> 5" in rescaled
+    page.give(20)
+    code, out, errors = call_in(page.folder, "run", "usage.py", "--mode", "local", "--until-caught-up")
+    assert code == 0, out + errors
+    assert page.totals() == page.expected()
 
 
 FAILPOINT = """

@@ -158,6 +158,20 @@ def test_a_name_that_makes_no_sense_is_refused(build: Callable[[Any], Any]) -> N
         job.graph()
 
 
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_a_fall_back_behind_the_rename(epochs: int) -> None:
+    """The manifests with the new names are damaged; the sink is at them, and knows the new names."""
+    world = Renaming()
+    world.life(2)
+    newest = world.life(epochs, "uses", "per-card", "rows").at.epoch
+    for epoch in range(3, newest + 1):
+        for suffix in (".json", ".prepared.json"):
+            world.disk.replace(world.store.folder / "checkpoints" / f"{epoch:012d}{suffix}", b"damaged")
+    assert world.life(0).at.epoch != newest
+    world.life()
+    world.check()
+
+
 # ---- crashes ------------------------------------------------------------------------------------------------------
 
 
