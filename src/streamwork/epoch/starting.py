@@ -124,11 +124,16 @@ class Start:
         return bool(self._fences.starts.numbers())
 
     def _check_moved(self, seen: int) -> None:
-        """A fence is a file of the job's folder before any sink knows it. One that only a sink knows is that of another folder."""
-        if seen > self._fences.highest() and not self._take_over:
+        """A fence is a file of the job's folder before any sink knows it. One that only a sink knows is that of another folder.
+        Manifests name fences, too: those of files that were removed.
+        """
+        known = self._fences.highest()
+        if seen > known:
+            known = max([known, *(one.manifest.fence for one in self._store.stored() if one.manifest is not None)])
+        if seen > known and not self._take_over:
             raise Refused(
                 "SW-ROOT-MOVED",
-                f"a sink was written with fence {seen}, but {self._store.folder} knows none above {self._fences.highest()}: the "
+                f"a sink was written with fence {seen}, but {self._store.folder} knows none above {known}: the "
                 "job goes on in another root, to which it was moved; or this folder was brought back from a copy",
                 "run it with the --root that it was moved to; or, if it is to go on here, start with --take-over: the other one "
                 "then gets nothing committed",
