@@ -272,6 +272,7 @@ SECTIONS = {
 COMMANDS = {
     "recovery-standby": "recovery --standby",
     "kafka": "kafka --kafka {kafka}",
+    "query": "query --redis {redis}",
     "ysb-baseline": "ysb --variant baseline --kafka {kafka} --redis {redis}",
     "ysb-state": "ysb --variant state --kafka {kafka}",
     "ysb-rates": "ysb --variant rates --kafka {kafka}",
