@@ -65,11 +65,8 @@ bench: $(STAMP)  ## measure everything anew, and write docs/benchmarks from it (
 	    $(BIN)/streamwork bench $$name --save docs/benchmarks/results || exit 1; \
 	done
 	$(BIN)/python tests/real_servers.py $(BIN)/streamwork bench semantics --postgres {postgres} --save docs/benchmarks/results
-<<<<<<< HEAD
 	$(BIN)/python tests/real_servers.py $(BIN)/streamwork bench kafka --kafka {kafka} --save docs/benchmarks/results
-=======
 	$(BIN)/python tests/real_servers.py $(BIN)/streamwork bench query --redis {redis} --save docs/benchmarks/results
->>>>>>> fc4909b (Measure queryable state with the other benchmarks)
 	for name in baseline state generator inside log million rates batches; do \
 	    $(BIN)/python tests/real_servers.py $(BIN)/streamwork bench ysb --variant $$name --kafka {kafka} --redis {redis} \
 	        --save docs/benchmarks/results || exit 1; \
