@@ -11,9 +11,9 @@ GIVEN, MADE = "given", "made"
 PARTITIONS = 2
 
 
-def build(servers: str) -> Job:
+def build(servers: str, every: str) -> Job:
     restart = Backoff(max_restarts=100_000, within="1h", first="100ms", factor=2.0, most="500ms")
-    job = Job("kafka-soak", checkpoint_every="20ms", restart=restart)
+    job = Job("kafka-soak", checkpoint_every=every, restart=restart)
     sums = job.source(KafkaSource(servers, GIVEN, Payment, max_events=200), id="payments").apply(
         Summing(), key="card", id="sums", parallelism=2
     )
@@ -22,4 +22,4 @@ def build(servers: str) -> Job:
 
 
 if "STREAMWORK_SOAK_KAFKA" in os.environ:
-    soak = build(os.environ["STREAMWORK_SOAK_KAFKA"])
+    soak = build(os.environ["STREAMWORK_SOAK_KAFKA"], os.environ["STREAMWORK_SOAK_EVERY"])

@@ -39,6 +39,8 @@ KILLS = int(os.environ.get("STREAMWORK_KAFKA_KILLS", "100" if LONG else "3"))
 FED = 15
 PATIENCE = 240.0
 KINDS = {"local": ["driver", "broker"], "microbatch": ["driver", "worker", "worker", "broker"]}
+EVERY = {"local": "20ms", "microbatch": "1s"}
+"""Slices are sized by the interval: it should not be far below the fixed cost of a Spark job on a busy machine."""
 
 
 class Soaked:
@@ -129,6 +131,7 @@ class Soaked:
         command = command_line("run", str(TESTS / "soak" / "kafka_soak_job.py:soak"), "--mode", self.mode, "--json")
         command += ["--root", str(self.folder / "root")] + (["--master", "local[2]"] if self.mode != "local" else [])
         env = {**environment(self.folder, TESTS), "STREAMWORK_SOAK_KAFKA": self.broker.address}
+        env["STREAMWORK_SOAK_EVERY"] = EVERY[self.mode]
         with (self.folder / "driver.txt").open("ab") as output:
             self._process = subprocess.Popen(command, cwd=self.folder, env=env, stdout=output, stderr=subprocess.STDOUT)
 
