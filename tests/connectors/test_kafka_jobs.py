@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from gangs import GangRun, end_gangs
-from kafka_broker.reading import committed_records, create_topic, delete_topic, ends
+from kafka_broker.reading import committed_records, create_topic, delete_topic, ends, wait_for_markers
 from kafka_broker.server import KafkaServer
 from sample import Payment, Seen, Summing, expected_journal, run_job
 from servers import kafka  # noqa: F401  (fixture)
@@ -51,6 +51,8 @@ class Topics:
         if transactional:
             producer.commit_transaction(60)
         assert producer.flush(60) == 0
+        if transactional:
+            wait_for_markers(self.server.address, self.given)
 
     def job(self, semantics: str = "exactly-once", max_events: int = 40, **options: object) -> Job:
         job = Job("kafka", semantics=semantics, checkpoint_every=0, parallelism=2, **options)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from kafka_broker.reading import create_topic, has_topic
+from kafka_broker.reading import create_topic, has_topic, wait_for_markers
 from kafka_broker.server import KafkaServer
 from sample import Payment
 from servers import kafka  # noqa: F401  (fixture)
@@ -53,6 +53,7 @@ class World:
         used.begin_transaction()
         self.write(*amounts, producer=used)
         used.commit_transaction(60) if commit else used.abort_transaction(60)
+        wait_for_markers(self.server.address, self.topic)
 
     def source(self, **options: Any) -> KafkaSource[Payment]:
         return KafkaSource(self.server.address, self.topic, Payment, **options)

@@ -16,6 +16,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from waiting import wait_for
+
 PATIENCE = 60.0
 _TICK = 0.01
 
@@ -94,3 +96,8 @@ def records(address: str, topic: str, isolation: str) -> list[Message]:
         return [message for partition in found for message in partition]
     finally:
         consumer.close()
+
+
+def wait_for_markers(address: str, topic: str) -> None:
+    """A transaction has ended when its producer says so, but its markers follow: wait until none is missing."""
+    wait_for(lambda: ends(address, topic, True) == ends(address, topic, False))
