@@ -19,14 +19,14 @@ def test_its_figures(tmp_path: Path) -> None:
         at_a_time=300,
         connections=2,
         repeats=2,
-        busy_events=1_000_000,
-        stretch=5.0,
+        busy_events=4_000_000,
+        stretch=0.4,
         stretches=2,
         rate=50,
     )
     found = bench.run(tmp_path, sizes)
     assert found["get_per_s"] > 0 and found["get_p99_ms"] > 0 and found["get_many_keys_per_s"] > 0
-    assert found["busy"]["gets"] == 250 and found["busy"]["job_slowdown"] > 0
+    assert found["busy"]["gets"] == 20 and found["busy"]["job_slowdown"] > 0
     assert found["ratio_vs_redis"] is None
     assert len(found["spread"]["get_per_s"]["repeats"]) == 2
 

@@ -51,8 +51,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     at_a_time: int = 10_000
     connections: int = 8
     repeats: int = 5
-    busy_events: int = 6_000_000
-    stretch: float = 8.0  # seconds
+    busy_events: int = 20_000_000
+    stretch: float = 5.0  # seconds
     stretches: int = 6  # every other one without the server
     rate: int = 200  # gets per second
 
@@ -65,8 +65,8 @@ QUICK = Sizes(
     at_a_time=500,
     connections=2,
     repeats=1,
-    busy_events=1_000_000,
-    stretch=4.0,
+    busy_events=4_000_000,
+    stretch=0.4,
     stretches=2,
 )
 
@@ -226,10 +226,14 @@ class Asked:
         marks: list[tuple[bool, float, float]] = []
         latencies: list[float] = []
         answers: list[tuple[int, int, int]] = []
-        try:
+
+        def wait_for(checkpoints: int) -> None:
             begun = store.completed()[-1]
-            while store.completed()[-1] < begun + 3 and job.poll() is None:
+            while store.completed()[-1] < begun + checkpoints and job.poll() is None:
                 time.sleep(0.05)
+
+        try:
+            wait_for(3)
             for number in range(sizes.stretches):
                 on = number % 2 == 0
                 server.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
@@ -245,6 +249,7 @@ class Asked:
                 marks.append((on, first, time.time()))
                 if job.poll() is not None:
                     raise Wrong("the job had too few events")
+            wait_for(1)  # the speed in the last stretch is known when it is there
         finally:
             server.send_signal(signal.SIGCONT)
             self.rss = _rss(server.pid)
