@@ -224,8 +224,10 @@ def test_a_driver_that_was_stopped_and_wakes_up_changes_nothing(tmp_path: Path, 
             assert '"SW-DRIVER-FENCED"' in life.text or '"SW-SINK-FENCED"' in life.text
             now = substance(tmp_path)
             assert {path: now.get(path) for path in before} == before
-            # What its tasks were at when it was stopped goes on without it, on Spark: into files that nobody names.
-            assert all(re.search(r"/(outputs|state)/.*/\d{12}-[12]-", path) for path in now.keys() - before.keys())
+            # What its tasks were at when it was stopped goes on without it, on Spark: into files that nobody names. Its vital signs
+            # are files of its own fence.
+            mine = re.compile(r"/((outputs|state)/.*/\d{12}-|vitals/)[12]-")
+            assert all(mine.search(path) for path in now.keys() - before.keys())
     check(tmp_path)
 
 

@@ -471,7 +471,7 @@ def test_what_a_sink_raises_gets_a_code(tmp_path: Path) -> None:
         run_job(job, tmp_path / "root")
 
 
-@pytest.mark.parametrize("where", ["_pass", "checkpoint", "open"])
+@pytest.mark.parametrize("where", ["_pass", "end", "open"])
 @pytest.mark.proves("an exception without a code in the engine")
 def test_what_the_engine_raises_gets_a_code(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:

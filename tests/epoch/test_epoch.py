@@ -217,6 +217,7 @@ class History:
     continuous = False
     ends_known = EndKnown.BY_PLAN
     sizes_slices = False
+    bounds = False
 
     def open(self, graph: Any) -> None: ...
 

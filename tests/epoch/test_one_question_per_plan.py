@@ -96,10 +96,10 @@ def test_ends_is_called_once_per_plan(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_count_notices_a_question_for_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a planner that asks about one partition after another."""
 
-    def one_by_one(graph: Graph, start: Position, begins: slices.Begins, reported: Any) -> Position:
+    def one_by_one(graph: Graph, start: Position, begins: slices.Begins, reported: Any, most: Any) -> Position:
         (node,), found = graph.planned, start
         for part, at in begins["in"].items():
-            reached = node.component.ends({part: at}, slices.share_of(node, 4))
+            reached = node.component.ends({part: at}, slices.share_of(node, 4, most))
             found = found.moved({f"in/{part}": offset for part, offset in reached.items() if offset})
         return found
 
@@ -115,7 +115,8 @@ def test_a_plan_that_leaves_nothing_is_not_limited(sizes: dict[str, int], max_ev
     job = Job("broker")
     job.source(source, id="in").sink(MemorySink(Table()), id="out")
     planner = Planner.__new__(Planner)
-    planner._graph, planner._goal = job.graph(), None
+    planner._graph, planner._goal, planner._sizing = job.graph(), None, None
+    planner.most = slices.max_events
     start = Position({f"in/{part}": size // 3 for part, size in sizes.items()})
     begins = slices.begins(job.graph(), slices.Partitions.of(job.graph(), frozenset()), start)
     end = planner._ends(start, begins, ())
