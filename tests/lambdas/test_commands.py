@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,7 +59,14 @@ def test_the_commands(tmp_path: Path, mode: str) -> None:
     code, out, _ = call_in(tmp_path, "lambda", "status", "spend.py")
     assert code == 0
     assert "no batch run yet" in out
-    code, out, errors = call_in(tmp_path, "lambda", "run", "spend.py", "--mode", mode, "--json")
+    command = ("lambda", "run", "spend.py", "--mode", mode, "--json")
+    if mode == "local":
+        code, out, errors = call_in(tmp_path, *command)
+    else:  # Spark's workers find the job file from where their session was started
+        answer = subprocess.run(
+            [sys.executable, "-m", "streamwork", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        code, out, errors = answer.returncode, answer.stdout, answer.stderr
     assert code == 0, errors
     assert {"run": 1, "events": 3, "name": "card-spending"}.items() <= json.loads(out).items()
     with EventLog(tmp_path / "purchases.log") as log:
