@@ -30,6 +30,10 @@ def call(*arguments: object) -> tuple[int, str, str]:
 def standing_in(folder: Path, **environment: str) -> Iterator[None]:
     """Like a new process in this folder: no job file was imported before, and none that is imported now stays."""
     here, modules, path = Path.cwd(), dict(sys.modules), list(sys.path)
+    writes, sys.dont_write_bytecode = (
+        sys.dont_write_bytecode,
+        True,
+    )  # a file that changes twice a second has one bytecode
     elsewhere = {str(Path(__file__).parents[1] / "examples"), str(Path(__file__).parent)}
     sys.path[:] = [entry for entry in path if entry not in elsewhere]
     for name in {file.stem for file in folder.glob("*.py")} & modules.keys() - sys.stdlib_module_names:
@@ -39,6 +43,7 @@ def standing_in(folder: Path, **environment: str) -> Iterator[None]:
         with patch.dict(os.environ, environment):
             yield
     finally:
+        sys.dont_write_bytecode = writes
         os.chdir(here)
         sys.path[:] = path
         for name, module in list(sys.modules.items()):

@@ -28,6 +28,7 @@ class Walk:
         self.saved: list[tuple[Path, int, int]] = []  # folder, whose, how many events it has read
         self.begins = [0]  # how many events a life does not have in its targets
         self.life = 0
+        self.undone: set[Path] = set()  # savepoints whose output was removed since
 
     @property
     def now(self) -> Life:
@@ -43,21 +44,26 @@ class Walk:
         folder = self.now.root / self.now.name / "savepoints" / name
         self.saved.append((folder, self.life, driver.at.positions["in/0"]))
 
-    def mine(self) -> list[Path]:
-        """Savepoints of this life that its sinks can be rewound to: those before which they have written something."""
-        return [folder for folder, life, read in self.saved if life == self.life and read > self.begins[life]]
+    def mine(self) -> dict[Path, int]:
+        """Savepoints of this life that its sinks can be rewound to: they have written something by then, and still have it."""
+        least = self.begins[self.life]
+        mine = {folder: read for folder, life, read in self.saved if life == self.life and least < read}
+        return {folder: read for folder, read in mine.items() if folder not in self.undone}
 
     def back(self, number: int) -> None:
         """To a savepoint of this life, with its output."""
+        if mine := self.mine():
+            self.rewind(list(mine)[number % len(mine)])
+
+    def rewind(self, savepoint: Path) -> None:
         mine = self.mine()
-        if mine:
-            self.now.restoring(mine[number % len(mine)], rewind=True)
+        self.now.restoring(savepoint, rewind=True)
+        self.undone |= {folder for folder, read in mine.items() if read > mine[savepoint]}
 
     def move(self, number: int) -> None:
-        mine = self.mine()
-        if mine:
+        if mine := self.mine():
             self.now.root = Path(f"/root-{len(self.lives)}-{number}-{len(self.saved)}-{self.now.processes.life}")
-            self.now.restoring(mine[number % len(mine)], rewind=True)
+            self.rewind(list(mine)[number % len(mine)])
 
     def fork(self, number: int) -> None:
         if not self.saved:
@@ -89,6 +95,8 @@ class Walk:
     steps=st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, 3)), min_size=3, max_size=12),
 )
 @example(seed=0, steps=[("fork", 0), ("save", 0), ("run", 1), ("back", 0)])
+@example(seed=0, steps=[("run", 1), ("save", 0), ("back", 0), ("back", 1)])
+@example(seed=0, steps=[("run", 1), ("save", 0), ("back", 0), ("run", 1), ("back", 1)])
 def test_every_life_writes_what_a_run_would_that_never_stopped(seed: int, steps: list[tuple[str, int]]) -> None:
     walk = Walk(seed)
     for move, number in [("run", 1), ("save", 0), *steps]:
