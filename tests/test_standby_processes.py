@@ -140,6 +140,11 @@ def begun(folder: Path, begin: Any, *options: str, failpoint: str = "none", **mo
     return holder, standby
 
 
+def status(folder: Path) -> str:
+    """A standby records what it has read just after it has said so."""
+    return call_in(folder, "status", "--root", "root", "guarded")[1]
+
+
 @pytest.mark.proves("a driver with a standby killed with -9 between prepare and commit")
 @MODES
 def test_a_standby_goes_on_when_the_holder_is_killed(tmp_path: Path, mode: str) -> None:
@@ -148,10 +153,10 @@ def test_a_standby_goes_on_when_the_holder_is_killed(tmp_path: Path, mode: str) 
         holder, standby = begun(tmp_path, begin, *HOUR, failpoint="epochs/prepare/4/SIGKILL")
         assert f"standby: watching fence 1 of process {holder.process.pid} on " in standby.text
         assert waiting(tmp_path) == [standby.process.pid]
-        shown = call_in(tmp_path, "status", "--root", "root", "guarded")[1]
-        assert (
-            f"\nstandby: process {standby.process.pid} on " in shown and " watches fence 1, checkpoint 3 read" in shown
+        wait_for(
+            lambda: f"\nstandby: process {standby.process.pid} on " in status(tmp_path), standby.process, standby.log
         )
+        wait_for(lambda: f" watches fence 1, {READ}" in status(tmp_path), standby.process, standby.log)
         metrics = call_in(tmp_path, "status", "--root", "root", "guarded", "--prometheus")[1]
         assert 'streamwork_standbys{job="guarded"} 1.0' in metrics
         add_events(tmp_path, LIFE)
