@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from commands import call_in
+from fatal_disk import FAILPOINT
 
 PAGE = Path(__file__).parents[2] / "docs" / "evolution.md"
 
@@ -94,26 +95,6 @@ def test_the_page_is_true(page: Followed) -> None:
     code, out, errors = call_in(page.folder, "run", "usage.py", "--mode", "local", "--until-caught-up")
     assert code == 0, out + errors
     assert page.totals() == page.expected()
-
-
-FAILPOINT = """
-import os, signal, sys
-from streamwork.world import disk
-left = int(sys.argv[1])
-def fatal(name):
-    real = getattr(disk.RealDisk, name)
-    def counted(self, *args, **more):
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(self, *args, **more)
-    setattr(disk.RealDisk, name, counted)
-for name in ("create", "replace", "remove", "discard", "move"):
-    fatal(name)
-from streamwork.cli.main import main
-main(sys.argv[2:])
-"""
 
 
 @pytest.mark.slow

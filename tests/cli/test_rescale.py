@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from commands import call_in
+from fatal_disk import FAILPOINT
 from waiting import wait_for
 
 PROGRAM = Path(sys.executable).parent / "streamwork"
@@ -155,26 +156,6 @@ def test_a_job_that_runs_is_refused(project: Project) -> None:
             running.send_signal(signal.SIGTERM)
             running.wait()
     project.check()
-
-
-FAILPOINT = """
-import os, signal, sys
-from streamwork.world import disk
-left = int(sys.argv[1])
-def fatal(name):
-    real = getattr(disk.RealDisk, name)
-    def counted(self, *args, **more):
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(self, *args, **more)
-    setattr(disk.RealDisk, name, counted)
-for name in ("create", "replace", "remove", "discard", "move"):
-    fatal(name)
-from streamwork.cli.main import main
-main(sys.argv[2:])
-"""
 
 
 @pytest.mark.slow

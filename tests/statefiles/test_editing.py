@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 import savepoint_world
 import statefiles_world as w
 from commands import call_in
+from fatal_disk import FAILPOINT
 from savepoint_jobs import Place, expected, last
 from savepoint_world import every_file
 from statefiles_world import World, changes
@@ -280,26 +281,6 @@ def test_a_power_cut_at_any_step_leaves_the_base_and_no_half_of_the_new_one(at: 
             break
         step += stride
     assert half > 10 / stride, "it was cut in many steps"
-
-
-FAILPOINT = """
-import os, signal, sys
-from streamwork.world import disk
-left = int(sys.argv[1])
-def fatal(name):
-    real = getattr(disk.RealDisk, name)
-    def counted(self, *args, **more):
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(self, *args, **more)
-    setattr(disk.RealDisk, name, counted)
-for name in ("create", "replace", "remove", "discard", "move"):
-    fatal(name)
-from streamwork.cli.main import main
-main(sys.argv[2:])
-"""
 
 
 @pytest.mark.slow
