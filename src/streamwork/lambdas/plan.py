@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from streamwork.components import Event, Record
-from streamwork.components.made import annotations_of, make_record
+from streamwork.components.made import make_record
 from streamwork.components.schema import fields_of
 from streamwork.operators.aggregates import ColumnAggregate, Unbound
 from streamwork.operators.aggregates.base import wrong_field
@@ -52,11 +51,6 @@ class PartialPlan(AggregatePlan):
     def is_pure(self) -> bool:
         """False if a call that fails may have changed something."""
         return all(one.is_pure for one in self.aggregates)
-
-    @cached_property
-    def key_types(self) -> dict[str, Any]:
-        known = annotations_of(self.event)
-        return {name: known[name] for name in self.key}
 
     @cached_property
     def record(self) -> type[Record]:
