@@ -14,7 +14,7 @@ from streamwork import EventLog
 from streamwork.__main__ import cli
 from streamwork.bench import keyed_state as bench_keyed_state
 from streamwork.bench import peers as bench_peers
-from streamwork.bench.keyed_state import OURS, QUICK, Sizes, Wrong
+from streamwork.bench.keyed_state import GROWING, OURS, QUICK, Sizes, Wrong
 from streamwork.bench.keyed_state_job import PARALLELISM, Counting, Usage, Use, build
 from streamwork.bench.peers import Unavailable, by_number
 from streamwork.job import Layout
@@ -36,8 +36,28 @@ def test_a_small_run(tmp_path: Path, spark: Any) -> None:
             assert len(at[name]["spread"]["events_per_s"]["repeats"]) == sizes.repeats
             assert at[name]["ratio_vs_tws"] is at[name]["ratio_vs_bytewax"] is None  # nobody to compare with
         assert at["fused"]["ratio_vs_fused"] == 1
+    assert "growth" not in numbers  # the first number of keys is the largest one
     assert len(told) == 2 * 3 * sizes.repeats
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_few_and_many_keys_take_turns(tmp_path: Path, spark: Any) -> None:
+    told: list[str] = []
+    sizes = Sizes(keys=(2, 30), rows=300, warm=1, repeats=2, peers=())
+    growth = bench_keyed_state.run(tmp_path, sizes, told.append)["growth"]
+    assert (growth["few"], growth["many"]) == (2, 30)
+    for way in GROWING:
+        few, many, ratio = (
+            growth[way]["spread"][name]["repeats"]
+            for name in ("few_events_per_s", "many_events_per_s", "ratio_many_vs_few")
+        )
+        assert ratio == [pytest.approx(b / a, rel=0.01, abs=0.001) for a, b in zip(few, many, strict=True)]
+    turns = [line.split(":")[0] for line in told if line.startswith("growth, ")]
+    few, many = "growth, 2 keys", "growth, 30 keys"
+    each = len(GROWING)
+    assert turns == [*[many] * each, *[few] * each, *[few] * each, *[many] * each, *[many] * each, *[few] * each]
 
 
 def test_source_operator_and_sink_run_as_one_chain(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ contestant checks its results; a difference is an error, and no speed is reporte
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from streamwork.bench.peers import Unavailable
 from streamwork.bench.spark_peers import QueryFailed
 from streamwork.bench.spread import spread
 
+T = TypeVar("T")
 Note = Callable[[str], None]
 Epoch = Mapping[str, pa.RecordBatch]
 """The rows of an epoch, by the name of their input."""
@@ -139,7 +140,7 @@ def _row(spreads: dict[str, Any]) -> dict[str, Any]:
     return {**medians, "spread": {name: figures for name, figures in spreads.items() if figures}}
 
 
-def turned(names: list[str], repeat: int) -> list[str]:
+def turned(names: Sequence[T], repeat: int) -> list[T]:
     """The contestants, rotated: each repeat starts with another one."""
     at = repeat % len(names)
-    return names[at:] + names[:at]
+    return [*names[at:], *names[:at]]

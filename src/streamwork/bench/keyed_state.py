@@ -15,12 +15,17 @@ The contestants take turns, one epoch each, with the same events, so that noise 
 epochs are a warm-up; the very first contains each key. A ratio compares two consecutive epochs with the same events; the median
 is reported. At the end the counts and totals of all keys are compared with numpy's; a difference is an error, and no speed is
 reported.
+
+What the number of keys costs is measured apart: jobs with few and with many keys take turns, without the others. Between two
+epochs with a million keys the peers use the memory for twenty seconds, and for three between two with ten thousand: their caches
+and pages would be compared, not the numbers of keys.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +46,8 @@ from streamwork.log import EventLog
 
 APPENDED = 10_000  # rows at a time
 OURS = ("fused", "shuffled", "vectorised")
+GROWING = ("shuffled", "vectorised")
+"""Measured with few keys against many."""
 PEERS = ("tws", "native", "bytewax")
 
 
@@ -71,17 +78,36 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda lin
         found = {}
         for keys in sizes.keys:
             found[str(keys)] = Contest(scratch / str(keys), spark, keys, sizes, skipped, note).run()
+        growth = {}
+        if sizes.keys[0] < max(sizes.keys):
+            few, many = sizes.keys[0], max(sizes.keys)
+            growth = {"growth": Growth(scratch / "growth", spark, (few, many), sizes, note).run()}
     main = found[str(sizes.keys[0])]
-    return {**main, "keys": found, "settings": {**msgspec.to_builtins(sizes), "columns": 3, "cores": PARALLELISM}}
+    return {
+        **main,
+        "keys": found,
+        **growth,
+        "settings": {**msgspec.to_builtins(sizes), "columns": 3, "cores": PARALLELISM},
+    }
 
 
 class Contest:
     """All contestants, at one number of keys."""
 
-    def __init__(self, folder: Path, spark: Any, keys: int, sizes: Sizes, skipped: dict[str, str], note: Note) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spark: Any,
+        keys: int,
+        sizes: Sizes,
+        skipped: dict[str, str],
+        note: Note,
+        ours: Sequence[str] = OURS,
+    ) -> None:
         self._folder = folder
         self._spark = spark
         self._sizes = sizes
+        self._ours = ours
         self._note: Note = lambda line: note(f"{keys:,} keys: {line}")
         self._rng = np.random.default_rng(7)
         self._names = card_names(keys)
@@ -93,22 +119,25 @@ class Contest:
 
     def run(self) -> dict[str, Any]:
         with contextlib.ExitStack() as stack:
-            self._logs = {
-                key: stack.enter_context(
-                    EventLog.create(self._folder / f"log-{key}", Use, key=key, partitions=PARALLELISM)
-                )
-                for key in ("card", None)
-            }
-            self._start(stack)
+            self.start(stack)
             for repeat in range(-self._sizes.warm, self._sizes.repeats):
-                self._epoch(repeat)
-            self._check()
+                self.epoch(repeat)
+            self.check()
         return self._numbers()
 
-    def _start(self, stack: contextlib.ExitStack) -> None:
+    @property
+    def seconds(self) -> dict[str, list[float]]:
+        """Of each epoch behind the warm-up, by contestant."""
+        return self._seconds
+
+    def start(self, stack: contextlib.ExitStack) -> None:
+        self._logs = {
+            key: stack.enter_context(EventLog.create(self._folder / f"log-{key}", Use, key=key, partitions=PARALLELISM))
+            for key in ("card", None)
+        }
         operators = {"fused": Counting(), "shuffled": Counting(), "vectorised": CountingColumns()}
         self._sinks, self._epochs = {}, {}
-        for name in OURS:
+        for name in self._ours:
             log = self._folder / ("log-None" if name == "shuffled" else "log-card")
             job, self._sinks[name] = build(name, operators[name], log, self._folder / f"{name}.json")
             self._epochs[name] = Epochs(job, self._folder / "root", SparkEpochs(self._spark))
@@ -128,18 +157,18 @@ class Contest:
 
     # ---- one epoch of each ----------------------------------------------------------------------------------------
 
-    def _epoch(self, repeat: int) -> None:
+    def epoch(self, repeat: int) -> None:
         batch, counts, totals = self._events(every_key=repeat == -self._sizes.warm)
         for log in self._logs.values():
             for start in range(0, batch.num_rows, APPENDED):
                 log.append(batch.slice(start, APPENDED))
             log.sync()
-        for name in turned([*OURS, *self._sizes.peers], repeat):
+        for name in turned([*self._ours, *self._sizes.peers], repeat):
             if name in self._skipped:
                 continue
             used = CpuTime()
             try:
-                if name in OURS:
+                if name in self._ours:
                     seconds = self._epochs[name].run(batch.num_rows)
                     cpu = used.seconds()
                 elif name in self._queries:
@@ -183,8 +212,8 @@ class Contest:
 
     # ---- what came of it ------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        for name in OURS:
+    def check(self) -> None:
+        for name in self._ours:
             self._agree(name, *by_number(self._epochs[name].state(COUNTS), self._names), self._counts, self._totals)
             if self._sinks[name].rows != self._fed:
                 raise Wrong(f"{name}: of {self._fed} events {self._sinks[name].rows} rows came out")
@@ -220,6 +249,40 @@ class Contest:
     def _ratio(mine: list[float], theirs: list[float] | None) -> dict[str, Any] | None:
         """The speed relative to the other, epoch by epoch."""
         return None if theirs is None else spread([b / a for a, b in zip(mine, theirs, strict=True)])
+
+
+class Growth:
+    """The same jobs with few and with many keys, in turn."""
+
+    def __init__(self, folder: Path, spark: Any, keys: tuple[int, int], sizes: Sizes, note: Note) -> None:
+        alone = msgspec.structs.replace(sizes, peers=())
+        self._few, self._many = (
+            Contest(folder / str(one), spark, one, alone, {}, lambda line: note(f"growth, {line}"), GROWING)
+            for one in keys
+        )
+        self._sizes, self._keys = sizes, keys
+
+    def run(self) -> dict[str, Any]:
+        contests = (self._few, self._many)
+        with contextlib.ExitStack() as stack:
+            for contest in contests:
+                contest.start(stack)
+            for repeat in range(-self._sizes.warm, self._sizes.repeats):
+                for contest in turned(contests, repeat):
+                    contest.epoch(repeat)
+            for contest in contests:
+                contest.check()
+        few, many = self._keys
+        return {"few": few, "many": many, **{way: self._numbers(way) for way in GROWING}}
+
+    def _numbers(self, way: str) -> dict[str, Any]:
+        few, many = self._few.seconds[way], self._many.seconds[way]
+        spreads = {
+            "few_events_per_s": spread([self._sizes.rows / one for one in few], 0),
+            "many_events_per_s": spread([self._sizes.rows / one for one in many], 0),
+            "ratio_many_vs_few": spread([a / b for a, b in zip(few, many, strict=True)]),
+        }
+        return {**{name: one["median"] for name, one in spreads.items()}, "spread": spreads}
 
 
 def card_names(count: int) -> list[str]:

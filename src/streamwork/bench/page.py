@@ -66,7 +66,8 @@ SECTIONS = {
     "keyed-state": Section(
         "State per key",
         "A count and a total per key, exactly-once, with a checkpoint after every million events, compared with other systems "
-        "on the same events. The systems compute one epoch each in turn; all counts are checked before a result is accepted.",
+        "on the same events. The systems compute one epoch each in turn; all counts are checked before a result is accepted. "
+        "`growth` compares few keys with many: the same jobs in turn, without the other systems.",
         {
             "fused": "a `KeyedOperator`, event by event, in one chain with its source: the log is partitioned by the key",
             "shuffled": "the same after an exchange: the log is not partitioned by the key",
