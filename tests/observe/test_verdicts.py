@@ -264,7 +264,10 @@ def test_verdicts_are_in_status_as_text_and_as_json(tmp_path: Path) -> None:
     run_job(job, tmp_path / "root")
     (one,) = ask("status", "--root", tmp_path / "root", "judged")["verdicts"]
     assert one["kind"] == "not running"
-    assert call("status", "--root", tmp_path / "root", "judged", "--prometheus")[1].count("streamwork_verdict{") == 1
+    shown = call("status", "--root", tmp_path / "root", "judged", "--prometheus")[1].splitlines()
+    assert [line for line in shown if line.startswith("streamwork_verdict{") and line.endswith(" 1.0")] == [
+        'streamwork_verdict{component="",job="judged",verdict="not running"} 1.0'
+    ]
 
 
 def test_the_page_lists_every_verdict() -> None:

@@ -289,7 +289,8 @@ class Driver:
         """5. Offer the staged outputs to every sink: the ledger decides."""
         deterministic = self.graph.deterministic or self._parts.planner.catches_up
         for name in self._parts.sinks.ids:
-            self._parts.sinks.offer(name, epoch.manifest, self.at, deterministic)
+            with epoch.timings.of_sink(name):
+                self._parts.sinks.offer(name, epoch.manifest, self.at, deterministic)
             self._tell(Phase.COMMIT, epoch.number)
         epoch.commit(self._parts.sinks.refused(epoch.number))
         epoch.timings.lap(Phase.COMMIT)

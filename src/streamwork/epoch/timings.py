@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from streamwork.epoch.phases import Phase
 from streamwork.world import Clock
 
@@ -11,6 +14,8 @@ class Timings:
         self._clock = clock
         self.seconds: dict[str, float] = {}
         """Phase -> the seconds that it took. A phase that was not reached is missing."""
+        self.sinks: dict[str, float] = {}
+        """Sink -> its seconds of the commit."""
         self.begin()
 
     def begin(self) -> None:
@@ -23,3 +28,10 @@ class Timings:
         now = self._clock.monotonic()
         self.seconds[phase.value] = self.seconds.get(phase.value, 0.0) + now - self._last
         self._last = now
+
+    @contextlib.contextmanager
+    def of_sink(self, name: str) -> Iterator[None]:
+        """Measure a sink's part of the commit."""
+        began = self._clock.monotonic()
+        yield
+        self.sinks[name] = self._clock.monotonic() - began

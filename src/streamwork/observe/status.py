@@ -12,8 +12,9 @@ import msgspec
 from streamwork.components import Position
 from streamwork.engine.vitals import EdgeVital, InstanceVital
 from streamwork.epoch.fences import Fences, Holder, Life
+from streamwork.epoch.history.durations import Durations
 from streamwork.epoch.history.lag import Lag, lags
-from streamwork.epoch.history.reading import in_doubt, input_ends, outcomes, rows
+from streamwork.epoch.history.reading import durations, in_doubt, input_ends, outcomes, rows
 from streamwork.epoch.history.values import Result, Seconds
 from streamwork.epoch.in_doubt import InDoubt
 from streamwork.epoch.job_folder import open_store
@@ -21,8 +22,17 @@ from streamwork.epoch.store import Store
 from streamwork.job.params import Value
 from streamwork.observe.counts import ComponentCounts, read_counts
 from streamwork.observe.dead_letters import LetterCounts, count_letters
+from streamwork.observe.facts import (
+    ComponentState,
+    EventTime,
+    Offsets,
+    read_event_times,
+    read_offsets,
+    read_states,
+)
 from streamwork.observe.retrying import RetriedEvent, read_retrying
 from streamwork.observe.verdicts import Verdict, judge
+from streamwork.observe.verdicts.flow import paces
 from streamwork.observe.verdicts.reading import read_signs
 from streamwork.observe.waiting import WaitingEvents, read_waiting
 from streamwork.run.standbys import Waiting, standbys
@@ -69,6 +79,14 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     edges: tuple[EdgeVital, ...]  # bounded channels between instances
     instances: tuple[InstanceVital, ...]
     in_doubt: list[InDoubt]  # under at-most-once: input of interrupted epochs
+    mode: str  # of the last run; "" if that is unknown
+    semantics: str  # of the last start
+    checkpoint_every: float | None  # seconds, of the last run
+    seconds_behind: dict[str, float | None]  # by source: its lag as seconds of input; None if no input comes
+    offsets: tuple[Offsets, ...]
+    event_times: tuple[EventTime, ...]
+    states: dict[str, ComponentState]  # by component
+    durations: tuple[Durations, ...]  # of the steps and of the sinks' parts of the commit
 
 
 def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobStatus:
@@ -81,11 +99,14 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
     running = _running(holder)
     stored = store.stored()
     done = next((one for one in stored if one.completed), None)
-    position = Position() if done is None or done.manifest is None else done.manifest.positions
+    at = None if done is None else done.manifest
+    position = Position() if at is None else at.positions
     completed_at = None if done is None else _written_at(store, done.epoch)
     history = store.folder / "history.sqlite"
     recent = rows(history, RECENT)
-    signs = read_signs(store, root, job, clock, holder, running, None if done is None else done.manifest)
+    ends = input_ends(history)
+    promise = fences.starts.promise()
+    signs = read_signs(store, root, job, clock, holder, running, at)
     return JobStatus(
         job=job,
         root=str(root),
@@ -98,7 +119,7 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
         age_seconds=None if completed_at is None else round(clock.now() - completed_at, 1),
         completed_at=completed_at,
         position=position,
-        lag=dict(lags(input_ends(history), position)),
+        lag=dict(lags(ends, position)),
         steps=recent[0].seconds if recent else None,
         prepared=sorted(one.epoch for one in stored if not one.completed),
         quarantined=store.quarantined(),
@@ -114,6 +135,14 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
         edges=tuple(edge for task in signs.tasks for edge in task.edges),
         instances=tuple(one for task in signs.tasks for one in task.instances),
         in_doubt=in_doubt(history),
+        mode=signs.run.mode,
+        semantics="" if promise is None else str(promise),
+        checkpoint_every=signs.run.checkpoint_every if signs.run.fence else None,
+        seconds_behind={source: pace.seconds_behind for source, pace in paces(signs).items()},
+        offsets=read_offsets(ends, at),
+        event_times=read_event_times(at),
+        states=read_states(at),
+        durations=durations(history),
     )
 
 

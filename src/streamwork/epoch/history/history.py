@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from streamwork.delivery.counts import KINDS, Counts
+from streamwork.epoch.history.durations import add_durations
 from streamwork.epoch.history.lag import InputEnd, Sample
 from streamwork.epoch.history.tables import ENDS, NAMES, SAMPLES, STATES, STEPS, marks, open_history
 from streamwork.epoch.history.values import Result, Row, StateSize
@@ -110,6 +111,8 @@ class History:
             _add(db, "counts", "epoch, fence, outcome, component, instance", [(*values[:2], *c) for c in counted])
             _add(db, "totals", "outcome, component, instance", counted)
             _add_outcome(db, row.outcome.value, 1, [value or 0.0 for value in seconds])
+            if row.outcome.committed:
+                add_durations(db, row)
             if self._recorded % TRIM_EVERY == 0:
                 for table, keep in (("epochs", self._keep), ("counts", min(self._keep, KEEP_COUNTS))):
                     db.execute(f"DELETE FROM {table} WHERE epoch <= (SELECT max(epoch) FROM epochs) - ?", (keep,))

@@ -11,6 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from streamwork.delivery.counts import KINDS, Counts
+from streamwork.epoch.history.durations import QUERY as DURATIONS
+from streamwork.epoch.history.durations import Durations
+from streamwork.epoch.history.durations import durations as read_durations
 from streamwork.epoch.history.lag import InputEnd, Sample
 from streamwork.epoch.history.tables import COLUMNS, ENDS, IN_DOUBT, NAMES, SAMPLES, STATES, STEPS
 from streamwork.epoch.history.values import Count, Row, StateSize, Sum
@@ -51,6 +54,14 @@ def outcomes(path: Path) -> list[Sum]:
         ]
     except msgspec.ValidationError:
         return []
+
+
+def durations(path: Path) -> tuple[Durations, ...]:
+    """How long steps and sinks took, since the history was created."""
+    try:
+        return tuple(read_durations(_query(path, DURATIONS)))
+    except msgspec.ValidationError:
+        return ()
 
 
 def in_doubt(path: Path) -> list[InDoubt]:

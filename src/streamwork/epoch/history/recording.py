@@ -66,6 +66,7 @@ class EpochRecorder(Participant):
             seconds=Seconds(**epoch.timings.seconds),
             events=events,
             note=note,
+            sinks=epoch.timings.sinks,
         )
         self._history.record(row, counts, epoch.repeated)
 

@@ -3,6 +3,7 @@
 epochs    one row for each epoch and outcome, with the seconds of its phases
 counts    what each instance of each component counted in an epoch; -1 stands for all instances, where they are not known apart
 totals    the same over all epochs since the file was created; never trimmed
+durations how long steps and sinks took, as histograms (`epoch.history.durations`); never trimmed
 outcomes  the number of epochs of each outcome, and the seconds of their phases; never trimmed
 ends      where the input of each source partition ended when the driver last checked (`epoch.history.lag`)
 samples   how much input each source had, and how much of it was read, over the last two hours
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streamwork.delivery.counts import KINDS
+from streamwork.epoch.history.durations import CREATE as CREATE_DURATIONS
 from streamwork.epoch.history.lag import InputEnd, Sample
 from streamwork.epoch.history.values import StateSize
 from streamwork.epoch.in_doubt import InDoubt
@@ -49,6 +51,7 @@ _CREATE = (
     """CREATE TABLE IF NOT EXISTS states (component TEXT, at REAL, keys INTEGER, bytes INTEGER,
     PRIMARY KEY (component, at)) WITHOUT ROWID""",
     f"CREATE TABLE IF NOT EXISTS outcomes (outcome TEXT PRIMARY KEY, epochs INTEGER, {_SECONDS}) WITHOUT ROWID",
+    CREATE_DURATIONS,
 )
 
 

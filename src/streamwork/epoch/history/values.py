@@ -42,6 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     seconds: Seconds = Seconds()
     events: int = 0
     note: str = ""
+    sinks: dict[str, float] = {}  # sink -> its seconds of the commit; written to histograms only, so never read back
 
 
 class Count(msgspec.Struct, frozen=True):

@@ -51,12 +51,11 @@ def falling_behind(signs: Signs) -> Iterator[Verdict]:
 
 def _behind(signs: Signs, source: str, pace: Pace, began: float, unit: str) -> Verdict:
     rates, lag, end = pace.now(), pace.lag, None
-    seconds = None
+    seconds = pace.seconds_behind
     text = f"{source} is {lag:,} {unit} behind, {since(began, signs.now)}"
     advice = ""
     if rates is not None:
-        if rates.incoming > 0:
-            seconds = lag / rates.incoming
+        if seconds is not None:
             text += f": that is {duration(seconds)} of input"
         text += f". Input comes at {rate(rates.incoming, unit)} and is read at {rate(rates.reading, unit)}"
         surplus = rates.reading - rates.incoming

@@ -37,6 +37,14 @@ class Pace:
     def lag(self) -> int:
         return self.samples[-1].lag if self.samples else 0
 
+    @property
+    def seconds_behind(self) -> float | None:
+        """The lag as seconds of input at its present rate; None if that is not known, or no input comes."""
+        rates = self.now()
+        if self.lag == 0:
+            return 0.0
+        return self.lag / rates.incoming if rates is not None and rates.incoming > 0 else None
+
     def now(self, window: float = WINDOW) -> Rates | None:
         """The present rates; None if too little is known."""
         if not self.samples:
