@@ -27,7 +27,10 @@ from streamwork.serving.http import Receive, Request, Response, Send, busy, fail
 from streamwork.serving.limits import Limits, Rate
 
 Handler = Callable[[Request, list[str]], Response | Awaitable[Response]]
+Headers = tuple[tuple[bytes, bytes], ...]
 T = TypeVar("T")
+SAFE = ("GET", "HEAD")
+"""Methods of requests that change nothing."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,20 @@ class Route:
 
 
 class Application:
-    def __init__(self, routes: Mapping[str, Route], limits: Limits, report: Callable[[str], None]) -> None:
-        """`report` receives errors that no request should cause."""
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        limits: Limits,
+        report: Callable[[str], None],
+        headers: Headers = (),
+        has_pages: bool = False,
+    ) -> None:
+        """`report` receives errors that no request should cause. `headers` are added to every answer. A browser with `has_pages`
+        may have a session in place of the token.
+        """
         self.limits = limits
+        self.has_pages = has_pages
+        self._headers = headers
         self.guard: Guard | None = None
         self._routes = routes
         self._report = report
@@ -86,6 +100,8 @@ class Application:
             request.header(b"origin"),
             request.header(b"authorization"),
             route is not None and route.open,
+            request.header(b"cookie") if self.has_pages else None,
+            request.method not in SAFE,
         )
         if route is None:
             raise unknown_route(segments)
@@ -123,7 +139,7 @@ class Application:
             raise busy("too many clients are watching or waiting")
 
     async def _send(self, response: Response, send: Send) -> None:
-        await send(response.start())
+        await send(response.start(self._headers))
         if response.pieces is None:
             await send({"type": "http.response.body", "body": response.body})
             return

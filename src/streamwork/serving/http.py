@@ -30,6 +30,9 @@ STATUS = {
     "SW-QUERY-JOB": 404,
     "SW-QUERY-AT": 404,
     "SW-SAVEPOINT-UNKNOWN": 404,
+    "SW-EPOCH-UNKNOWN": 404,
+    "SW-LETTERS-UNKNOWN": 404,
+    "SW-CONSOLE-READ-ONLY": 403,
     "SW-QUERY-BEHIND": 412,
     "SW-QUERY-LIMIT": 413,
     "SW-QUERY-NO-STATE": 503,
@@ -119,20 +122,23 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """`pieces` is a body that is sent piece by piece."""
+    """`pieces` is a body that is sent piece by piece; `cache` how long others may keep it."""
 
     status: int = 200
     kind: str = JSON
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     pieces: AsyncIterator[bytes] | None = field(default=None, compare=False)
+    cache: bytes = b"no-store"
 
-    def start(self) -> dict[str, Any]:
+    def start(self, more: tuple[tuple[bytes, bytes], ...] = ()) -> dict[str, Any]:
+        """`more` are headers of every answer of the server."""
         headers = [
             (b"content-type", self.kind.encode()),
-            (b"cache-control", b"no-store"),
+            (b"cache-control", self.cache),
             (b"x-content-type-options", b"nosniff"),
             *self.headers,
+            *more,
         ]
         if self.pieces is None:
             headers.append((b"content-length", b"%d" % len(self.body)))

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -15,6 +16,7 @@ from streamwork.serving.access import Endpoint, Token
 from streamwork.serving.application import Application
 from streamwork.serving.connection import Connection
 from streamwork.serving.guard import Guard
+from streamwork.serving.session import Sessions
 
 SWITCH = 0.001
 """Seconds after which a thread that computes gives way to the one that answers."""
@@ -30,7 +32,8 @@ class Listening:
         self._socket = _bound(endpoint)
         self.port = int(self._socket.getsockname()[1])
         self.url = f"http://{endpoint.name(self.port)}"
-        application.guard = Guard(token, endpoint, self.port, names)
+        sessions = Sessions(token.secret, self.port, time.time) if application.has_pages else None
+        application.guard = Guard(token, endpoint, self.port, names, sessions)
         self._application = application
 
         class Bounded(Connection):
