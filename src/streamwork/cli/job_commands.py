@@ -14,13 +14,17 @@ from rich.table import Table
 
 from streamwork.cli.job_arguments import AS, about_a_job, find, load_as_it_ran
 from streamwork.cli.output import JSON, console, print_json, say
+from streamwork.cli.overview_text import show_epoch, show_graph, show_overview
 from streamwork.cli.status_text import status_lines
 from streamwork.components.duration import seconds
 from streamwork.epoch.history.values import Seconds
 from streamwork.epoch.job_folder import open_store
 from streamwork.errors import WrongUse
 from streamwork.observe.checkpoints import CheckpointList, read_checkpoints
+from streamwork.observe.epoch import read_epoch
+from streamwork.observe.job_view import read_job
 from streamwork.observe.status import read_status
+from streamwork.observe.summary import read_overview
 from streamwork.run.savepoints import check_new, create_savepoint
 from streamwork.run.stop_request import StopResult, check_drained, request_stop
 from streamwork.wording import plural
@@ -36,12 +40,33 @@ RESTORE = (
 @click.command("status")
 @about_a_job
 @click.option("--prometheus", is_flag=True, help="Print metrics in the format of Prometheus.")
+@click.option("--graph", is_flag=True, help="Show the components too, with rates, state and instances.")
 @JSON
-def status_command(job: str, root: Path | None, prometheus: bool, as_json: bool) -> None:
-    """Show where a job runs, its last checkpoint, its lag and its counts."""
-    if prometheus and as_json:
-        raise WrongUse("SW-USAGE", "--prometheus and --json are two formats", "use one of them")
-    status = read_status(*find(job, root), RealClock())
+def status_command(job: str, root: Path | None, prometheus: bool, graph: bool, as_json: bool) -> None:
+    """Show where a job runs, its last checkpoint, its lag and its counts. With a ROOT in place of a job: all jobs in it."""
+    if prometheus and (as_json or graph):
+        raise WrongUse("SW-USAGE", "--prometheus is a format of its own", "leave out --json and --graph")
+    if root is None and Path(job).is_dir():
+        if prometheus or graph:
+            raise WrongUse("SW-USAGE", "--prometheus and --graph are about one job", "name it: --root ROOT JOB")
+        overview = read_overview(Path(job).absolute(), RealClock())
+        if as_json:
+            print_json(overview)
+        else:
+            show_overview(overview)
+        return
+    where = find(job, root)
+    if graph:
+        view = read_job(*where, RealClock())
+        if as_json:
+            print_json(view)
+            return
+        for line in status_lines(view.status):
+            say(line)
+        if view.graph is not None:
+            show_graph(view.graph)
+        return
+    status = read_status(*where, RealClock())
     if prometheus:
         from streamwork.observe.metrics import exposition
 
@@ -107,9 +132,19 @@ def stop_line(stopped: StopResult) -> str:
 @click.option(
     "--verify", is_flag=True, help="Compare every file of every checkpoint with its hash. Exit code 1: damage."
 )
+@click.option("--show", "number", type=click.IntRange(0), metavar="N", help="One epoch instead, with files and counts.")
 @JSON
-def checkpoints_command(job: str, root: Path | None, verify: bool, as_json: bool) -> None:
+def checkpoints_command(job: str, root: Path | None, verify: bool, number: int | None, as_json: bool) -> None:
     """List the checkpoints of a job, newest first."""
+    if number is not None:
+        if verify:
+            raise WrongUse("SW-USAGE", "--verify compares all checkpoints", "leave out --show or --verify")
+        epoch = read_epoch(*find(job, root), number, RealClock())
+        if as_json:
+            print_json(epoch)
+        else:
+            show_epoch(epoch)
+        return
     found = read_checkpoints(*find(job, root), RealClock(), verify)
     if as_json:
         print_json(found)

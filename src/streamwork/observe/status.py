@@ -96,12 +96,12 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
     newest = fences.newest()
     lease = newest.lease / 2 if newest is not None and newest.lease else WATCH_SECONDS
     holder = fences.holder(watch=lease) if watch else fences.holder()
-    running = _running(holder)
+    running = is_running(holder)
     stored = store.stored()
     done = next((one for one in stored if one.completed), None)
     at = None if done is None else done.manifest
     position = Position() if at is None else at.positions
-    completed_at = None if done is None else _written_at(store, done.epoch)
+    completed_at = None if done is None else written_at(store, done.epoch)
     history = store.folder / "history.sqlite"
     recent = rows(history, RECENT)
     ends = input_ends(history)
@@ -146,13 +146,14 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
     )
 
 
-def _running(holder: Holder | None) -> bool | None:
+def is_running(holder: Holder | None) -> bool | None:
+    """None: not known; the holder is on another machine, and silent."""
     if holder is None:
         return False
     return {Life.RUNNING: True, Life.ENDED: False, Life.GONE: False, Life.UNKNOWN: None}[holder.life]
 
 
-def _written_at(store: Store, epoch: int) -> float | None:
+def written_at(store: Store, epoch: int) -> float | None:
     """None if the checkpoint has been pruned meanwhile."""
     try:
         return store.written_at(epoch)

@@ -16,19 +16,31 @@ from streamwork.epoch.history.durations import Durations
 from streamwork.epoch.history.durations import durations as read_durations
 from streamwork.epoch.history.lag import InputEnd, Sample
 from streamwork.epoch.history.tables import COLUMNS, ENDS, IN_DOUBT, NAMES, SAMPLES, STATES, STEPS
-from streamwork.epoch.history.values import Count, Row, StateSize, Sum
+from streamwork.epoch.history.values import Count, Result, Row, StateSize, Sum
 from streamwork.epoch.in_doubt import InDoubt
 
 T = TypeVar("T")
 
 
-def rows(path: Path, last: int) -> Sequence[Row]:
-    """The newest rows, newest first; none if there is no history, or none that can be read."""
-    found = _query(path, f"SELECT {NAMES} FROM epochs ORDER BY epoch DESC, fence DESC, rowid DESC LIMIT ?", (last,))
-    try:
-        return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
-    except msgspec.ValidationError:
-        return []
+def rows(path: Path, last: int, before: int | None = None, outcome: Result | None = None) -> Sequence[Row]:
+    """The newest rows, newest first; none if there is no history, or none that can be read. Optional: only those of epochs
+    before one, or with one outcome.
+    """
+    given = {"epoch < ?": before, "outcome = ?": None if outcome is None else outcome.value}
+    wanted = {term: value for term, value in given.items() if value is not None}
+    where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    order = "ORDER BY epoch DESC, fence DESC, rowid DESC LIMIT ?"
+    return _rows(_query(path, f"SELECT {NAMES} FROM epochs{where} {order}", (*wanted.values(), last)))
+
+
+def rows_of(path: Path, epoch: int) -> Sequence[Row]:
+    """The rows of one epoch: one for each outcome that it had, the newest first."""
+    return _rows(_query(path, f"SELECT {NAMES} FROM epochs WHERE epoch = ? ORDER BY fence DESC, rowid DESC", (epoch,)))
+
+
+def number_of_rows(path: Path) -> int:
+    found = _query(path, "SELECT count(*) FROM epochs")
+    return int(str(found[0][0])) if found else 0
 
 
 def counts(path: Path, epoch: int) -> list[Count]:
@@ -119,6 +131,13 @@ def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tupl
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
             return db.execute(query, values).fetchall()
     except sqlite3.Error:
+        return []
+
+
+def _rows(found: Iterable[tuple[object, ...]]) -> list[Row]:
+    try:
+        return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
+    except msgspec.ValidationError:
         return []
 
 
