@@ -9,6 +9,8 @@ import click
 import streamwork
 from streamwork.cli.check_command import check_command
 from streamwork.cli.compare_command import compare_command
+from streamwork.cli.console_command import console_command
+from streamwork.cli.history_command import history_command
 from streamwork.cli.job_commands import checkpoints_command, status_command, stop_command
 from streamwork.cli.lambda_commands import lambda_group
 from streamwork.cli.letter_commands import letters_group
@@ -42,6 +44,7 @@ for command in (
     status_command,
     stop_command,
     checkpoints_command,
+    history_command,
     check_command,
     rescale_command,
     savepoint_group,
@@ -49,6 +52,7 @@ for command in (
     compare_command,
     serve_command,
     query_command,
+    console_command,
     lambda_group,
     doctor_command,
     demo_group,

@@ -5,6 +5,7 @@ Errors are raised as they are; `cli.main` turns them into text or JSON and an ex
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from streamwork.world import RealClock, RealDisk
 
 PORT = "8700"
 """Of `--serve`."""
+CONSOLE_PORT = "0"
 
 
 @click.command("run")
@@ -48,6 +50,13 @@ PORT = "8700"
     flag_value=PORT,
     help=f"Answer questions about the state during the run, as the command serve does  [without a PORT: {PORT}]",
 )
+@click.option(
+    "--console",
+    metavar="[ADDRESS:]PORT",
+    is_flag=False,
+    flag_value=CONSOLE_PORT,
+    help="Show the jobs of the root in a browser during the run, as the command console does  [without a PORT: any free one]",
+)
 @click.option("--explain", is_flag=True, help="Show the layout of the job, and stop.")
 @JSON
 @click.pass_obj
@@ -58,6 +67,7 @@ def run_command(
     root: Path | None,
     metrics: str | None,
     serve: str | None,
+    console: str | None,
     explain: bool,
     as_json: bool,
     **given: Any,
@@ -84,12 +94,21 @@ def run_command(
         return
 
     def work(watcher: Watcher) -> Outcome:
-        if serve is None:
-            return measured(watcher)
-        from streamwork.cli.serve_command import beside
+        servers: list[tuple[str, ...]] = []
+        if serve is not None:
+            served = ("--root", str(options.root), options.mode.folder(loaded.job.name))
+            servers.append(("serve", *served, "--listen", serve))
+        if console is not None:
+            servers.append(("console", str(options.root), "--listen", console))
+        with contextlib.ExitStack() as until_the_end:
+            if servers:
+                from streamwork.cli.serve_command import beside
 
-        options.root.mkdir(parents=True, exist_ok=True)
-        with beside(options.root, options.mode.folder(loaded.job.name), serve, watcher.on_note):
+                for listen in filter(None, (serve, console)):
+                    Endpoint.parse(listen)  # refused before anything is started
+                options.root.mkdir(parents=True, exist_ok=True)
+            for words in servers:
+                until_the_end.enter_context(beside(words, watcher.on_note))
             return measured(watcher)
 
     def measured(watcher: Watcher) -> Outcome:

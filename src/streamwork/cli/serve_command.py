@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -86,10 +86,9 @@ def _what(job: str, root: Path | None) -> tuple[Path, str | None]:
 
 
 @contextlib.contextmanager
-def beside(root: Path, job: str, listen: str, note: Callable[[str], None]) -> Iterator[None]:
-    """A server in a process of its own until the block ends, so that it takes nothing from the driver's process."""
-    Endpoint.parse(listen)
-    command = [sys.executable, "-m", "streamwork", "serve", "--root", str(root), job, "--listen", listen]
+def beside(words: Sequence[str], note: Callable[[str], None]) -> Iterator[None]:
+    """A command that serves, in a process of its own until the block ends, so that it takes nothing from the driver's process."""
+    command = [sys.executable, "-m", "streamwork", *words]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         thread = threading.Thread(target=_noted, args=(process.stdout, note), daemon=True)
