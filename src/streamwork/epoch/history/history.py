@@ -29,6 +29,11 @@ KEEP_COUNTS = 1_000
 """Of how many epochs the counts of every instance are kept."""
 KEEP_SAMPLES = 7_200.0
 """Of how many seconds samples of the input are kept."""
+KEEP_ALL_SAMPLES = 1_200.0
+COARSE_SECONDS = 10
+"""Of samples that are older than this, the first of every ten seconds is kept: a reader reads all of them."""
+THINNED_AGAIN = 600.0
+"""How far back samples are thinned again: a job that was idle, or at rest, has thinned nothing meanwhile."""
 KEEP_STATES = 86_400.0
 """Of how many seconds the sizes of the states are kept."""
 TRIM_EVERY = 100
@@ -197,6 +202,8 @@ def _write_ends(db: sqlite3.Connection, ends: Sequence[InputEnd], samples: Seque
         _replace(db, "ends", ENDS, ends)
         _replace(db, "samples", SAMPLES, samples)
         _trim(db, "samples", KEEP_SAMPLES, samples)
+        if samples:
+            _thin(db, samples[0].at - KEEP_ALL_SAMPLES)
 
 
 def _write_sizes(db: sqlite3.Connection, sizes: Sequence[StateSize]) -> None:
@@ -214,6 +221,16 @@ def _replace(db: sqlite3.Connection, table: str, names: str, rows: Sequence[msgs
 def _trim(db: sqlite3.Connection, table: str, seconds: float, news: Sequence[Sample | StateSize]) -> None:
     if news:
         db.execute(f"DELETE FROM {table} WHERE at < ?", (news[0].at - seconds,))
+
+
+def _thin(db: sqlite3.Connection, before: float) -> None:
+    """Of the samples just before this moment, keep the first of each span. Those before them were thinned earlier."""
+    db.execute(
+        """DELETE FROM samples WHERE at < ? AND at >= ? AND EXISTS (SELECT 1 FROM samples AS first
+        WHERE first.source = samples.source AND first.at < samples.at
+        AND first.at >= CAST(samples.at / ? AS INTEGER) * ?)""",
+        (before, before - THINNED_AGAIN, COARSE_SECONDS, COARSE_SECONDS),
+    )
 
 
 def _is_committed(db: sqlite3.Connection, epoch: int, fence: int) -> bool:

@@ -42,8 +42,11 @@ class Lag(msgspec.Struct, frozen=True):
     at: float  # when its end was last seen to move, in seconds since 1970
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """How much input one source had, and how much of it was read, at one moment. Both are sums of offsets."""
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """How much input one source had, and how much of it was read, at one moment. Both are sums of offsets.
+
+    Read as a row of a table, because there are many.
+    """
 
     source: str
     at: float  # seconds since 1970

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,9 +111,12 @@ def recent_counts(path: Path, since: int) -> list[Count]:
 
 def _all(path: Path, kind: type[T], query: str, *values: object) -> list[T]:
     """The rows of a table whose columns are the fields of `kind`; none if they cannot be read as such."""
-    names = [field.name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
+    found = _query(path, query, values)
     try:
-        return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in _query(path, query, values)]
+        if kind.__struct_config__.array_like:  # type: ignore[attr-defined]
+            return msgspec.convert(found, list[kind])  # type: ignore[valid-type]
+        names = [field.name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
+        return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in found]
     except msgspec.ValidationError:
         return []
 
@@ -124,11 +128,48 @@ def _counted(path: Path, table: str) -> str:
     return f"SELECT outcome, component, instance, {kinds} FROM {table}"
 
 
-def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-    if not path.exists():
-        return []
+class _Shared(threading.local):
+    """The connection that questions of this thread share, inside `at_once`."""
+
+    path: Path | None = None
+    db: sqlite3.Connection | None = None
+
+
+_shared = _Shared()
+
+
+@contextlib.contextmanager
+def at_once(path: Path) -> Iterator[None]:
+    """Several questions about one history, in this thread: they share a connection, so that the file is opened once."""
+    if _shared.path is not None:  # the outer block's
+        yield
+        return
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+        _shared.path, _shared.db = path, _connected(path)
+    except sqlite3.Error:
+        _shared.db = None
+    try:
+        yield
+    finally:
+        if _shared.db is not None:
+            _shared.db.close()
+        _shared.path = _shared.db = None
+
+
+def _connected(path: Path) -> sqlite3.Connection | None:
+    if not path.exists():
+        return None
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
+
+
+def _query(path: Path, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    try:
+        if _shared.db is not None and _shared.path == path:
+            return _shared.db.execute(query, values).fetchall()
+        db = _connected(path)
+        if db is None:
+            return []
+        with contextlib.closing(db):
             return db.execute(query, values).fetchall()
     except sqlite3.Error:
         return []

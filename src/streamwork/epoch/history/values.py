@@ -60,8 +60,8 @@ class Sum(msgspec.Struct, frozen=True):
     seconds: Seconds
 
 
-class StateSize(msgspec.Struct, frozen=True):
-    """The state of one component as of one checkpoint."""
+class StateSize(msgspec.Struct, frozen=True, array_like=True):
+    """The state of one component as of one checkpoint. Read as a row of a table, because there are many."""
 
     component: str
     at: float  # seconds since 1970
