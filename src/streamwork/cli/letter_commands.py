@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -15,7 +14,14 @@ from streamwork.delivery import Letter
 from streamwork.epoch.store import Store
 from streamwork.errors import WrongUse
 from streamwork.job.jobfile import load_job
-from streamwork.observe.dead_letters import DeadLetterBook, ListedLetter
+from streamwork.observe.dead_letters import (
+    DeadLetterBook,
+    LetterFacts,
+    ListedLetter,
+    event_of,
+    read_letter,
+    read_letters,
+)
 from streamwork.run.replaying import replay
 from streamwork.wording import plural
 from streamwork.world import RealDisk
@@ -33,16 +39,29 @@ def letters_group() -> None:
 @letters_group.command("list")
 @about_a_job
 @COMPONENT
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Only the N newest, the newest checkpoint first.")
+@click.option("--after", metavar="ID", help="With --last: those behind this one in that order.")
 @JSON
-def list_command(job: str, root: Path | None, component: str | None, as_json: bool) -> None:
+def list_command(
+    job: str, root: Path | None, component: str | None, last: int | None, after: str | None, as_json: bool
+) -> None:
     """List the dead letters of a job, oldest checkpoint first."""
     root, name = find(job, root)
     book = DeadLetterBook(root, name)
     if component is not None:
         book.check_component(component)
-    found = book.all(component)
+    if last is None and after is not None:
+        raise WrongUse("SW-USAGE", "--after needs --last", "add --last N")
+    if last is not None:
+        page = read_letters(root, name, last, component, after)
+        if as_json:
+            print_json(page)
+            return
+        found = book.find(one.id for one in page.dead_letters)
+    else:
+        found = book.all(component)
     if as_json:
-        shown = [_facts(one) for one in found]
+        shown = [LetterFacts.of(one) for one in found]
         print_json({"job": name, "root": str(root), "count": len(found), "dead_letters": shown})
         return
     say(f"job {name}, root {root}")
@@ -61,11 +80,11 @@ def list_command(job: str, root: Path | None, component: str | None, as_json: bo
 def show_command(job: str, root: Path | None, letter: str, as_json: bool) -> None:
     """Show one dead letter in full."""
     root, name = find(job, root)
-    (found,) = DeadLetterBook(root, name).find([letter])
     if as_json:
-        print_json({"job": name, "root": str(root), **_facts(found), "event": _event(found.letter)})
+        print_json(read_letter(root, name, letter))
         return
-    facts = {**_facts(found), "replayed": "yes" if found.replayed else "no"}
+    (found,) = DeadLetterBook(root, name).find([letter])
+    facts = {**msgspec.structs.asdict(LetterFacts.of(found)), "replayed": "yes" if found.replayed else "no"}
     for fact, value in facts.items():
         say(f"{fact + ':':<11} {value}")
     say("event:" if found.letter.to else "text:")
@@ -110,19 +129,6 @@ def replay_command(
         say("nothing to replay")
 
 
-def _facts(one: ListedLetter) -> dict[str, Any]:
-    return {
-        "id": one.letter.id,
-        "component": one.letter.component,
-        "instance": one.letter.instance,
-        "epoch": one.letter.epoch,
-        "attempts": one.letter.attempts,
-        "replayed": one.replayed,
-        "to": one.letter.to,
-        "error": one.letter.error,
-    }
-
-
 def _line(one: ListedLetter) -> tuple[str, ...]:
     letter, error = one.letter, " ".join(one.letter.error.split())
     short = error if len(error) <= MOST_ERROR else error[: MOST_ERROR - 4] + " ..."
@@ -130,14 +136,6 @@ def _line(one: ListedLetter) -> tuple[str, ...]:
     return (letter.id, letter.component, str(letter.epoch), str(letter.attempts), replayed, short)
 
 
-def _event(letter: Letter) -> Any:
-    """The content: an event, or text that could not be parsed."""
-    try:
-        return msgspec.json.decode(letter.event) if letter.to else letter.event
-    except msgspec.DecodeError:
-        return letter.event
-
-
 def _pretty(letter: Letter) -> str:
-    event = _event(letter)
+    event = event_of(letter)
     return event if isinstance(event, str) else msgspec.json.format(msgspec.json.encode(event), indent=2).decode()

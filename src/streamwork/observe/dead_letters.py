@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -33,6 +34,91 @@ class LetterCounts(msgspec.Struct, frozen=True):
     replayed: int = 0
 
 
+class LetterFacts(msgspec.Struct, frozen=True):
+    """A dead letter in a list."""
+
+    id: str
+    component: str
+    instance: int
+    epoch: int
+    attempts: int
+    replayed: bool
+    to: str
+    error: str
+
+    @classmethod
+    def of(cls, one: ListedLetter) -> LetterFacts:
+        letter = one.letter
+        return cls(
+            letter.id,
+            letter.component,
+            letter.instance,
+            letter.epoch,
+            letter.attempts,
+            one.replayed,
+            letter.to,
+            letter.error,
+        )
+
+
+class LetterPage(msgspec.Struct, frozen=True):
+    """Some dead letters, the newest checkpoint first."""
+
+    job: str
+    root: str
+    count: int  # of all, or of all of the component
+    replayed: int
+    dead_letters: list[LetterFacts]
+    next: str | None  # older ones are behind this id; None: there are none
+
+
+class LetterDetails(msgspec.Struct, frozen=True):
+    job: str
+    root: str
+    id: str
+    component: str
+    instance: int
+    epoch: int
+    attempts: int
+    replayed: bool
+    to: str
+    error: str
+    event: Any  # the event; or, if it is none, its text
+
+
+def read_letters(root: Path, job: str, last: int, component: str | None = None, after: str | None = None) -> LetterPage:
+    """At most `last` letters, behind the one with the id `after`."""
+    found = DeadLetterBook(root, job).all(component)[::-1]
+    places = {one.letter.id: place for place, one in enumerate(found)}
+    if after is not None and after not in places:
+        raise _unknown(root, job, [after])
+    first = 0 if after is None else places[after] + 1
+    shown = found[first : first + last]
+    more = first + last < len(found)
+    return LetterPage(
+        job,
+        str(root),
+        len(found),
+        sum(one.replayed for one in found),
+        [LetterFacts.of(one) for one in shown],
+        shown[-1].letter.id if more else None,
+    )
+
+
+def read_letter(root: Path, job: str, letter_id: str) -> LetterDetails:
+    (found,) = DeadLetterBook(root, job).find([letter_id])
+    facts = msgspec.structs.asdict(LetterFacts.of(found))
+    return LetterDetails(job=job, root=str(root), **facts, event=event_of(found.letter))
+
+
+def event_of(letter: Letter) -> Any:
+    """The event of a letter; or, if it is none, its text."""
+    try:
+        return msgspec.json.decode(letter.event) if letter.to else letter.event
+    except msgspec.DecodeError:
+        return letter.event
+
+
 class DeadLetterBook:
     """The dead letters of a job that has run. Reads only; `run.replaying` replays them."""
 
@@ -58,11 +144,7 @@ class DeadLetterBook:
         components = {letter_id.partition("/")[0] for letter_id in ids}
         known = {one.letter.id: one for component in sorted(components) for one in self.all(component)}
         if missing := [letter_id for letter_id in ids if letter_id not in known]:
-            raise WrongUse(
-                "SW-LETTERS-UNKNOWN",
-                f"job {self._job} has no dead letter {_some(missing)}",
-                f"`streamwork dead-letters list {shlex.join(['--root', str(self._root), self._job])}` lists all ids",
-            )
+            raise _unknown(self._root, self._job, missing)
         return [known[letter_id] for letter_id in ids]
 
     def check_component(self, component: str, others: Sequence[str] = ()) -> None:
@@ -93,6 +175,14 @@ def count_letters(store: Store) -> LetterCounts:
     except Refused as damaged:
         return LetterCounts(sum(sizes.values()), sizes, damaged.cause)
     return LetterCounts(sum(sizes.values()), sizes, replayed=replayed)
+
+
+def _unknown(root: Path, job: str, ids: Sequence[str]) -> WrongUse:
+    return WrongUse(
+        "SW-LETTERS-UNKNOWN",
+        f"job {job} has no dead letter {_some(ids)}",
+        f"`streamwork dead-letters list {shlex.join(['--root', str(root), job])}` lists all ids",
+    )
 
 
 def _some(names: Sequence[str]) -> str:

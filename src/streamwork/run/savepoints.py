@@ -60,14 +60,30 @@ def create_savepoint(
     job: Job, store: Store, name: str, note: str, timeout: float, clock: Clock, tell: Note = lambda line: None
 ) -> SavepointMade:
     """Returns when the savepoint is complete. A living job goes on meanwhile."""
-    began, by, folder = clock.monotonic(), me(), store.folder / FOLDER / name
+    began = clock.monotonic()
+    made = savepoint_of_running(job.name, store, name, note, timeout, clock)
+    if made is not None:
+        return made
+    _at_rest(job, store, name, note, me(), clock, tell)
+    return _made(job.name, store, name, False, clock.monotonic() - began)
+
+
+def savepoint_of_running(
+    job: str, store: Store, name: str, note: str, timeout: float, clock: Clock
+) -> SavepointMade | None:
+    """Returns when the savepoint is complete; None if the job does not run. Needs no job file."""
+    began = clock.monotonic()
     check_new(store, name)
-    was_running = _ask(store, name, note, by, timeout, clock)
-    if not was_running:
-        _at_rest(job, store, name, note, by, clock, tell)
+    if not _ask(store, name, note, me(), timeout, clock):
+        return None
+    return _made(job, store, name, True, clock.monotonic() - began)
+
+
+def _made(job: str, store: Store, name: str, was_running: bool, seconds: float) -> SavepointMade:
+    folder = store.folder / FOLDER / name
     record = Savepoint.open(store.disk, folder).record
     return SavepointMade(
-        job=job.name,
+        job=job,
         root=str(store.folder.parent),
         name=name,
         path=str(folder),
@@ -77,7 +93,7 @@ def create_savepoint(
         by=record.by,
         note=record.note,
         was_running=was_running,
-        seconds=round(clock.monotonic() - began, 3),
+        seconds=round(seconds, 3),
     )
 
 
