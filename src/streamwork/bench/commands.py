@@ -234,6 +234,16 @@ def bench_query_command(redis: str | None, quick: bool, as_json: bool) -> None:
     _print_numbers(bench.run(sizes=bench.QUICK if quick else bench.FULL, note=_note, redis=redis), as_json)
 
 
+@bench_group.command("console")
+@click.option("--quick", is_flag=True, help="Few jobs with short histories: to see that it works.")
+@JSON
+def bench_console_command(quick: bool, as_json: bool) -> None:
+    """The console: seconds to load a root with 100 jobs of 10,000 epochs each, for the first time and again."""
+    from streamwork.bench import console as bench
+
+    _measure(bench, quick, as_json)
+
+
 def _measure(bench: Any, quick: bool, as_json: bool, **other_sizes: Any) -> None:
     """Run a benchmark that has two sizes and reports its progress."""
     sizes = msgspec.structs.replace(bench.QUICK if quick else bench.FULL, **other_sizes)

@@ -258,6 +258,18 @@ SECTIONS = {
             "by_hand": "confluent-kafka: `consume` and a msgspec decoder per event; a msgspec encoder and `produce` per row",
         },
     ),
+    "console": Section(
+        "The console",
+        "A root with 100 jobs, each running, with a history of 10,000 epochs: from a request for JSON to the whole answer, "
+        "over HTTP. Every answer is compared with what was written before a time is accepted.",
+        {
+            "first_s": "the overview, from a console that has just been started and has read nothing",
+            "repeated_s": "the overview again",
+            "job_s": "one job with its graph",
+            "epochs_s": "a page of a hundred epochs",
+            "epoch_s": "one epoch with its files",
+        },
+    ),
     "engine": Section(
         "The engine alone",
         "A chain with a typed keyed operator on one core, compared with a hand-written loop that produces the same rows and "

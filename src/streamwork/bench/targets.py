@@ -159,6 +159,13 @@ TARGETS = (
             ("the speed of the job without the server over that with it", ("busy", "job_slowdown"), None, 1.15),
         )
     ),
+    Target(
+        "console",
+        "seconds to load the overview of 100 jobs of 10,000 epochs each, for the first time",
+        ("first_s",),
+        most=1,
+        strictly=True,
+    ),
     Target("state-size", "an epoch in a state of 5,000,000 keys against one of 10,000: median", ("ratio",), most=1.3),
     *(
         Target(
