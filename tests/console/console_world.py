@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streamwork.console.application import Console
+from streamwork.console.application import ConsoleServer
 from streamwork.serving.access import Endpoint, Token
 from streamwork.serving.limits import Limits
 from streamwork.serving.server import Listening
@@ -108,7 +108,7 @@ def showing(
     root: Path, allow_actions: bool = False, limits: Limits | None = None, listen: str = "0", **options: Any
 ) -> Iterator[Served]:
     problems: list[str] = []
-    console = Console(root, limits or Limits(), problems.append, allow_actions, every=EVERY, **options)
+    console = ConsoleServer(root, limits or Limits(), problems.append, allow_actions, every=EVERY, **options)
     listening = Listening(console.application, Endpoint.parse(listen), Token(SECRET, "a test"))
     with listening.in_thread() as url:
         try:

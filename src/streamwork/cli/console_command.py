@@ -41,13 +41,30 @@ ACTIONS = "--allow-actions"
     is_flag=True,
     help="Pages may stop jobs, create savepoints and replay dead letters. Otherwise they only show.",
 )
+@click.option(
+    "--jobfile",
+    "job_files",
+    multiple=True,
+    metavar="JOBFILE[:NAME]",
+    help="With --allow-actions: the code of a job, which a replay of dead letters and a savepoint of a job at rest need. May be "
+    "repeated. It is imported by processes of its own.",
+)
 @JSON
-def console_command(root: Path, listen: str | None, names: tuple[str, ...], allow_actions: bool, as_json: bool) -> None:
+def console_command(
+    root: Path,
+    listen: str | None,
+    names: tuple[str, ...],
+    allow_actions: bool,
+    job_files: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Show the jobs of ROOT (by default .streamwork) in a browser, until Ctrl-C."""
-    from streamwork.console.application import Console  # what the server needs is imported by it only
+    from streamwork.console.application import ConsoleServer  # what the server needs is imported by it only
     from streamwork.serving.limits import Limits
     from streamwork.serving.server import Listening
 
+    if job_files and not allow_actions:
+        raise WrongUse("SW-USAGE", "--jobfile is for actions", "add --allow-actions, or leave it out")
     if not root.is_dir():
         raise WrongUse(
             "SW-ROOT-EMPTY",
@@ -56,7 +73,7 @@ def console_command(root: Path, listen: str | None, names: tuple[str, ...], allo
         )
     where = root.absolute()
     secret = token(where, TOKEN)
-    console = Console(where, Limits(), lambda problem: say(problem, err=True), allow_actions)
+    console = ConsoleServer(where, Limits(), lambda problem: say(problem, err=True), allow_actions, job_files)
     known = frozenset(name.lower() for name in names)
 
     def listening(endpoint: Endpoint) -> Listening:

@@ -50,7 +50,7 @@ def show_graph(graph: JobGraph) -> None:
         before = [f"{edge.sender}:{edge.channel}" if edge.channel else edge.sender for edge in graph.edges_to(node.id)]
         state = "" if node.state is None else f"{node.state.bytes:,} bytes"
         if node.state is not None and node.state.keys is not None:
-            state = f"{node.state.keys:,} keys, {state}"
+            state = f"{plural(node.state.keys, 'key')}, {state}"
         table.add_row(
             cell(node.id),
             node.kind,
@@ -66,7 +66,9 @@ def show_graph(graph: JobGraph) -> None:
 def show_epoch(found: EpochDetails) -> None:
     say(f"epoch {found.epoch} of job {found.job}, root {found.root}: {found.state.value}")
     for row in found.attempts:
-        say(f"fence {row.fence}: {row.outcome.value}, {row.events:,} events{', ' + row.note if row.note else ''}")
+        say(
+            f"fence {row.fence}: {row.outcome.value}, {plural(row.events, 'event')}{', ' + row.note if row.note else ''}"
+        )
     if found.plan is not None:
         say(f"read from {found.plan.start} to {found.plan.end}, after epoch {found.plan.parent}")
     if found.manifest is not None:

@@ -1,4 +1,4 @@
-"""`Console`: the server of the console, as one application of `serving`.
+"""`ConsoleServer`: the console, as one application of `serving`.
 
 GET  /, /static/...            the pages; they hold no data, and need no token
 POST /session                  a browser swaps the token for a cookie; GET: is there one?; DELETE: forget it
@@ -18,26 +18,31 @@ from typing import Any
 import msgspec
 
 from streamwork.console import events, pages, twins
+from streamwork.console.actions import Actions
+from streamwork.console.background import in_daemon
+from streamwork.console.job_files import JobFiles
 from streamwork.console.overviews import Overviews
 from streamwork.console.plain import in_json
 from streamwork.console.poller import EVERY, Poller
 from streamwork.console.reads import about, version, with_twin
 from streamwork.console.routes import ROUTES
-from streamwork.console.routing import Asked, Route, find
+from streamwork.console.routing import Asked, find
+from streamwork.console.states import States
 from streamwork.errors import Refused, WrongUse
 from streamwork.job.names import is_name
 from streamwork.observe.job_view import JobView, read_job
 from streamwork.observe.summary import Overview
 from streamwork.serving import application as serving
-from streamwork.serving.http import Request, Response, malformed
+from streamwork.serving.http import Request, Response, busy, failed, malformed
 from streamwork.serving.limits import Limits
 from streamwork.world import Clock, RealClock, inside
 
 MOST_BODY = 1 << 20
+MOST_ACTIONS = 8
 Found = Response | Awaitable[Response]
 
 
-class Console:
+class ConsoleServer:
     """The pages and the JSON for the jobs of one root."""
 
     def __init__(
@@ -46,17 +51,21 @@ class Console:
         limits: Limits,
         report: Callable[[str], None],
         allow_actions: bool = False,
+        job_files: Sequence[str] = (),
         clock: Clock | None = None,
-        routes: Sequence[Route] = ROUTES,
         every: float = EVERY,
     ) -> None:
-        """`every` is how often, in seconds, the files are read while somebody looks."""
+        """`job_files` are for actions that need a job's code: JOBFILE or JOBFILE:NAME. `every` is how often, in seconds, the files
+        are read for events.
+        """
         self.root = root
         self.clock = clock or RealClock()
         self.allow_actions = allow_actions
-        self._routes = routes
+        self._routes = (*ROUTES, *Actions(JobFiles(job_files)).routes)
+        self._acting = 0
         self._overviews = Overviews(root, self.clock)
         self._poller: Poller[Overview | JobView] = Poller(self._read, events.same, self.clock, every)
+        self._states = States(root, limits, report, self.clock)
         self.application = serving.Application(
             {
                 "": serving.Route({"GET": pages.index}, open=True),
@@ -72,6 +81,7 @@ class Console:
 
     def close(self) -> None:
         self._poller.close()
+        self._states.close()
 
     # ---- the session of a browser ---------------------------------------------------------------------------------
 
@@ -111,11 +121,14 @@ class Console:
             )
         if len(rest) == 3 and rest[0] == "jobs" and rest[2] == "events":
             return self._job_events(request, rest[1])
+        if len(rest) >= 3 and rest[0] == "jobs" and rest[2] == "query":
+            self._check_job(rest[1])
+            return self._states.answer(request, rest[1], rest[3:])
         if not rest or rest == ["overview"]:
-            return self._root(request, rest)
+            return self._about_root(request, rest)
         return self._ask(request, rest)
 
-    def _root(self, request: Request, rest: list[str]) -> Found:
+    def _about_root(self, request: Request, rest: list[str]) -> Found:
         if request.method != "GET":
             raise WrongUse("SW-SERVE-METHOD", f"{request.method} does not work here", "use GET")
         if rest:
@@ -142,7 +155,21 @@ class Console:
         self._check_job(names.get("job"))
         body = await request.body(MOST_BODY) if route.method == "POST" else b""
         asked = Asked(self.root, self.clock, names, request.parameters, body)
+        if route.action:
+            return await self._act(lambda: route.handler(asked))
         return await self._later(lambda: route.handler(asked))
+
+    async def _act(self, work: Callable[[], Any]) -> Response:
+        """In a thread of its own: an action may wait for long, and must neither hold up questions nor the end of the server."""
+        if self._acting >= MOST_ACTIONS:
+            raise busy("too many actions are under way")
+        self._acting += 1
+        try:
+            return in_json(await in_daemon(work))
+        except Refused as error:  # repeating it does not help
+            return failed(error, 409)
+        finally:
+            self._acting -= 1
 
     async def _later(self, work: Callable[[], Any]) -> Response:
         return await self.application.at_work(lambda: in_json(work()))
@@ -160,10 +187,10 @@ class Console:
         self._check_job(name)
         asked = Asked(self.root, self.clock, {"job": name})
 
-        def told(found: JobView) -> tuple[str, Any]:
+        def made(found: JobView) -> tuple[str, Any]:
             return "job", about(asked, found, "status", "--graph")
 
-        return events.stream(request, self.application, self._poller, name, told)
+        return events.stream(request, self.application, self._poller, name, made)
 
     def _read(self, topic: str) -> Overview | JobView:
         if topic == events.ROOT:

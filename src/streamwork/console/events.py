@@ -10,7 +10,6 @@ import msgspec
 
 from streamwork.console.plain import encoded
 from streamwork.console.poller import Listener, Poller, Seen
-from streamwork.errors import JobFailed, StreamworkError
 from streamwork.observe.job_view import JobView
 from streamwork.observe.summary import JobSummary, Overview
 from streamwork.serving.application import Application
@@ -23,7 +22,7 @@ RETRY_MS = 2_000
 """After which a browser connects again."""
 ROOT = ""
 """The topic of the overview; others are names of jobs."""
-Told = Callable[[Any], tuple[str, Any] | None]
+Made = Callable[[Any], tuple[str, Any] | None]
 
 
 def same(before: Overview | JobView, now: Overview | JobView) -> bool:
@@ -38,15 +37,15 @@ def _without_ages(found: Overview | JobView) -> Any:
 
 
 class OverviewEvents:
-    """What one client is told of the overview: all jobs at first, then those that have changed."""
+    """The events of the overview for one client: all jobs at first, then those that have changed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: dict[str, JobSummary] | None = None
+        self._sent: dict[str, JobSummary] | None = None
 
     def __call__(self, found: Overview) -> tuple[str, Any] | None:
-        before, now = self._told or {}, {one.job: one for one in found.jobs}
-        first, self._told = self._told is None, now
+        before, now = self._sent or {}, {one.job: one for one in found.jobs}
+        first, self._sent = self._sent is None, now
         changed = [one for name, one in now.items() if before.get(name) != one]
         gone = sorted(before.keys() - now.keys())
         if not (first or changed or gone):
@@ -55,15 +54,15 @@ class OverviewEvents:
 
 
 def stream(
-    request: Request, application: Application, poller: Poller[Any], topic: str, told: Told, pulse: float = PULSE
+    request: Request, application: Application, poller: Poller[Any], topic: str, made: Made, pulse: float = PULSE
 ) -> Response:
     """Events of a topic until the client goes away. Refuses if there are too many clients (SW-SERVE-BUSY)."""
     application.check_streams()
-    return Response(kind=EVENTS, pieces=_events(request, application, poller, topic, told, pulse))
+    return Response(kind=EVENTS, pieces=_events(request, application, poller, topic, made, pulse))
 
 
 async def _events(
-    request: Request, application: Application, poller: Poller[Any], topic: str, told: Told, pulse: float
+    request: Request, application: Application, poller: Poller[Any], topic: str, made: Made, pulse: float
 ) -> AsyncIterator[bytes]:
     gone = asyncio.ensure_future(request.closed())
     try:
@@ -71,7 +70,7 @@ async def _events(
             yield b"retry: %d\n\n" % RETRY_MS
             while not gone.done():
                 if await _changed(listener, gone, pulse):
-                    piece = _event(listener.seen, told)
+                    piece = _event(listener.seen, made)
                     if piece:
                         yield piece
                 elif not gone.done():
@@ -90,14 +89,11 @@ async def _changed(listener: Listener[Any], gone: asyncio.Future[None], pulse: f
     return True
 
 
-def _event(seen: Seen[Any], told: Told) -> bytes:
+def _event(seen: Seen[Any], made: Made) -> bytes:
     if seen.error is None:
-        found = told(seen.value)
+        found = made(seen.value)
         return b"" if found is None else _text(*found)
-    error = seen.error
-    if not isinstance(error, StreamworkError):
-        error = JobFailed("SW-INTERNAL", f"the files cannot be read: {error}", "see what the server has printed")
-    return _text("gone", {"error": error.to_dict()})
+    return _text("gone", {"error": seen.error.to_dict()})
 
 
 def _text(name: str, value: Any) -> bytes:

@@ -1,7 +1,7 @@
-"""`Poller`: reads what browsers look at again and again, in one thread for all of them, and says when it has changed.
+"""`Poller`: reads what browsers show, again and again, in one thread for all of them, and notifies them when it has changed.
 
-It reads only while somebody looks, at most once in `every` seconds, and takes at most a part of one core: after a reading that took
-long it waits longer.
+It reads only while there are clients, at most once in `every` seconds, and takes at most a part of one core: after a reading that
+took long it waits longer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from streamwork.errors import StreamworkError, described
+from streamwork.errors import JobFailed, StreamworkError, described, is_retryable
 from streamwork.world import Clock
 
 T = TypeVar("T")
@@ -29,12 +29,12 @@ class Seen(Generic[T]):
 
     number: int = 0
     value: T | None = None
-    error: StreamworkError | str | None = None
+    error: StreamworkError | None = None
 
 
 @dataclass(eq=False)
 class Listener(Generic[T]):
-    """One client that looks at a topic."""
+    """One client that shows a topic."""
 
     topic: str
     loop: asyncio.AbstractEventLoop
@@ -108,11 +108,20 @@ class Poller(Generic[T]):
         try:
             value = self._read(topic)
         except StreamworkError as error:
-            known = isinstance(before.error, StreamworkError) and before.error.to_dict() == error.to_dict()
-            return before if known else Seen(before.number + 1, error=error)
-        except Exception as error:  # a client learns that, and the others go on
-            text = described(error)
-            return before if before.error == text else Seen(before.number + 1, error=text)
+            return self._failing(error, before)
+        except Exception as error:  # of one topic: the others go on
+            failed = JobFailed(
+                "SW-INTERNAL",
+                f"the files cannot be read: {described(error)}",
+                "reload the page; if it fails again, report it",
+                retryable=is_retryable(error),
+            )
+            return self._failing(failed, before)
         if before.value is not None and self._same(before.value, value):
             return before
         return Seen(before.number + 1, value)
+
+    @staticmethod
+    def _failing(error: StreamworkError, before: Seen[T]) -> Seen[T]:
+        is_known = before.error is not None and before.error.to_dict() == error.to_dict()
+        return before if is_known else Seen(before.number + 1, error=error)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any
 
-import streamwork
 from streamwork.console import twins
 from streamwork.console.plain import to_plain
 from streamwork.console.routing import Asked, Route, get
 from streamwork.epoch.history.values import Result
+from streamwork.epoch.job_folder import open_store
+from streamwork.epoch.savepoints import FOLDER
+from streamwork.job.names import check_name
+from streamwork.observe.dead_letters import read_letter, read_letters
 from streamwork.observe.epoch import read_epoch
 from streamwork.observe.history import MOST_EPOCHS, MOST_POINTS, POINTS, read_epochs, read_history
 from streamwork.observe.job_view import read_job
+from streamwork.observe.savepoints import read_savepoint, read_savepoints
 from streamwork.serving.http import malformed
 
 EPOCHS = 100
+LETTERS = 100
+MOST_LETTERS = 1_000
 
 
 def with_twin(found: Any, cli: str) -> dict[str, Any]:
@@ -52,8 +59,41 @@ def epoch(asked: Asked) -> Any:
     return about(asked, read_epoch(asked.root, asked.job, number, asked.clock), "checkpoints", "--show", number)
 
 
+def letters(asked: Asked) -> Any:
+    last, component, after = (
+        int(asked.number("limit", LETTERS, 1, MOST_LETTERS)),
+        asked.text("component"),
+        asked.text("after"),
+    )
+    options: list[object] = ["--last", last]
+    options += [] if component is None else ["--component", component]
+    options += [] if after is None else ["--after", after]
+    if component is not None:
+        check_name(component, "component")
+    found = read_letters(asked.root, asked.job, last, component, after)
+    return about(asked, found, "dead-letters list", *options)
+
+
+def letter(asked: Asked) -> Any:
+    given = asked.text("id")
+    if given is None:
+        raise malformed("which letter? id= is missing")
+    check_name(given.partition("/")[0], "component")
+    return about(asked, read_letter(asked.root, asked.job, given), "dead-letters show", given)
+
+
+def savepoints(asked: Asked) -> Any:
+    return about(asked, read_savepoints(asked.root, asked.job), "savepoint list")
+
+
+def savepoint(asked: Asked) -> Any:
+    name = check_name(asked.names["name"], "savepoint")
+    store = open_store(asked.root, asked.job)
+    return about(asked, read_savepoint(store.disk, store.folder / FOLDER / name), "savepoint show", name)
+
+
 def version() -> str:
-    return streamwork.__version__
+    return metadata.version("streamwork")
 
 
 ROUTES: tuple[Route, ...] = (
@@ -61,4 +101,8 @@ ROUTES: tuple[Route, ...] = (
     get("jobs/{job}/history", history, "points", "since"),
     get("jobs/{job}/epochs", epochs, "limit", "before", "outcome"),
     get("jobs/{job}/epochs/{epoch}", epoch),
+    get("jobs/{job}/dead-letters", letters, "component", "limit", "after"),
+    get("jobs/{job}/dead-letters/one", letter, "id"),
+    get("jobs/{job}/savepoints", savepoints),
+    get("jobs/{job}/savepoints/{name}", savepoint),
 )

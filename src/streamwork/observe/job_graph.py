@@ -16,7 +16,7 @@ from streamwork.observe.status import JobStatus
 MAIN = "main"
 
 
-class StateSize(msgspec.Struct, frozen=True):
+class NodeState(msgspec.Struct, frozen=True):
     """The state of a component at the newest checkpoint."""
 
     keys: int | None  # None: not keyed
@@ -53,7 +53,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: int
     dropped: int
     retrying: int
-    state: StateSize | None
+    state: NodeState | None
     lag: Behind | None
     watermark: float | None  # seconds since 1970
     skew: float | None  # the busiest instance, as a multiple of the mean
@@ -152,11 +152,11 @@ def _name(kind: TypeRecord | None) -> str | None:
     return None if kind is None else kind.name
 
 
-def _state(node: NodeRecord, manifest: Manifest | None) -> StateSize | None:
+def _state(node: NodeRecord, manifest: Manifest | None) -> NodeState | None:
     if node.keeps is None or manifest is None or node.id not in manifest.components:
         return None
     chains = manifest.components[node.id].values()
-    return StateSize(
+    return NodeState(
         manifest.counters.get(node.id, {}).get("keys"), sum(ref.bytes for chain in chains for ref in chain)
     )
 

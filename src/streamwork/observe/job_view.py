@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from streamwork.epoch.history.reading import input_ends, rows, samples
+from streamwork.epoch.history.reading import at_once, input_ends, rows, samples
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.savepoints.graph_record import GraphRecord
@@ -47,6 +47,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_job(root: Path, job: str, clock: Clock, watch: bool = True) -> JobView:
     """With `watch`, a holder on another machine is watched for some seconds."""
+    with at_once(root / job / "history.sqlite"):
+        return _read(root, job, clock, watch)
+
+
+def _read(root: Path, job: str, clock: Clock, watch: bool) -> JobView:
     store = open_store(root, job)
     status = read_status(root, job, clock, watch)
     manifest, record = _manifest(store, status.checkpoint), read_run(store.disk, store.folder)

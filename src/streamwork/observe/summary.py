@@ -9,7 +9,7 @@ import msgspec
 from streamwork.components import Position
 from streamwork.epoch.fences import Fences, Holder, Life
 from streamwork.epoch.history.lag import lags
-from streamwork.epoch.history.reading import input_ends
+from streamwork.epoch.history.reading import at_once, input_ends
 from streamwork.epoch.history.values import Result
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.manifest import Manifest
@@ -23,6 +23,8 @@ from streamwork.observe.verdicts import Verdict, judge
 from streamwork.observe.verdicts.reading import read_signs
 from streamwork.run.standbys import standbys
 from streamwork.world import Clock, RealProcesses
+
+HISTORY = "history.sqlite"
 
 
 class DriverInfo(msgspec.Struct, frozen=True):
@@ -84,7 +86,8 @@ def read_overview(root: Path, clock: Clock) -> Overview:
 def read_summary(root: Path, job: str, clock: Clock) -> JobSummary:
     """Never raises for what is wrong with the files of one job. A holder on another machine is not watched."""
     try:
-        return _read(root, job, clock)
+        with at_once(root / job / HISTORY):
+            return _read(root, job, clock)
     except StreamworkError as error:
         return JobSummary(job=job, problem=f"{error.code}: {error.cause}")
     except OSError as error:
@@ -101,7 +104,7 @@ def _read(root: Path, job: str, clock: Clock) -> JobSummary:
     signs = read_signs(store, root, job, clock, holder, running, manifest)
     verdicts = judge(signs)
     start, letters = fences.starts.last(), count_letters(store)
-    known = lags(input_ends(store.folder / "history.sqlite"), Position() if manifest is None else manifest.positions)
+    known = lags(input_ends(store.folder / HISTORY), Position() if manifest is None else manifest.positions)
     rates = source_rates(signs.samples, signs.units, signs.run.checkpoint_every, signs.now) if running else {}
     return JobSummary(
         job=job,

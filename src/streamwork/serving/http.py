@@ -33,6 +33,7 @@ STATUS = {
     "SW-EPOCH-UNKNOWN": 404,
     "SW-LETTERS-UNKNOWN": 404,
     "SW-CONSOLE-READ-ONLY": 403,
+    "SW-CONSOLE-JOBFILE": 409,
     "SW-QUERY-BEHIND": 412,
     "SW-QUERY-LIMIT": 413,
     "SW-QUERY-NO-STATE": 503,
@@ -145,9 +146,9 @@ class Response:
         return {"type": "http.response.start", "status": self.status, "headers": headers}
 
 
-def failed(error: StreamworkError) -> Response:
+def failed(error: StreamworkError, status: int | None = None) -> Response:
     """An error as a response. The connection is closed where the rest of the request may not have been read."""
-    status = status_of(error)
+    status = status or status_of(error)
     headers: list[tuple[bytes, bytes]] = [(b"www-authenticate", b"Bearer")] if status == 401 else []
     if status in (401, 403, 413):
         headers.append((b"connection", b"close"))

@@ -132,15 +132,17 @@ class Followed:
 
 
 class Jobs:
-    """The jobs that a server answers for: one, or all of a root."""
+    """The jobs that a server answers for: one, or all of a root. They are followed from the start if it is `eager`, else each from
+    the first question about it on.
+    """
 
-    def __init__(self, root: Path, only: str | None = None, cache: Path | None = None) -> None:
+    def __init__(self, root: Path, only: str | None = None, cache: Path | None = None, eager: bool = True) -> None:
         self.root = root
         self.only = None if only is None else check_name(only, "job")
         self._cache = cache
         self._followed: dict[str, Followed] = {}
         self._lock = threading.Lock()
-        for name in self.names():
+        for name in self.names() if eager else ():
             self.get(name)
 
     def names(self) -> list[str]:
@@ -168,6 +170,13 @@ class Jobs:
             if name not in self._followed:
                 self._followed[name] = Followed(self.root / name, self._cache)
             return self._followed[name]
+
+    def forget(self, name: str) -> None:
+        """Stop following a job, until the next question about it."""
+        with self._lock:
+            followed = self._followed.pop(name, None)
+        if followed is not None:
+            followed.close()
 
     def close(self) -> None:
         for followed in self._followed.values():

@@ -69,7 +69,7 @@ class Questions:
         routes = {name: Route(self._for_the_job(handlers)) for name, handlers in self._about_a_job.items()}
         routes["health"] = Route({"GET": self._health}, open=True)
         routes["openapi.json"] = Route({"GET": self._document})
-        routes["jobs"] = Route({"GET": self._below_jobs, "POST": self._below_jobs})
+        routes["jobs"] = Route({"GET": self.below_jobs, "POST": self.below_jobs})
         self.application = Application(routes, limits, report)
 
     # ---- about the server -----------------------------------------------------------------------------------------
@@ -82,7 +82,8 @@ class Questions:
         _end(rest)
         return encoding.in_json(document())
 
-    def _below_jobs(self, request: Request, rest: list[str]) -> Found:
+    def below_jobs(self, request: Request, rest: list[str]) -> Found:
+        """The answer to a request at /jobs/REST."""
         if not rest or rest == [""]:
             return encoding.in_json({"jobs": self._jobs.names()})
         handlers = self._about_a_job.get(rest[1]) if len(rest) > 1 else None
