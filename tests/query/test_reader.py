@@ -95,21 +95,22 @@ def check(state: LocalState, events: list[Any], rng: random.Random, **options: A
             assert (answer.record and values(answer.record)) == expected.get(one)
             assert answer.epoch == many.epoch
         assert component.count(**options).count == len(expected)
-        assert {k: values(r) for k, r in component.scan(**options)} == expected
+        assert {k: values(r) for k, r in dict(component.scan(**options)).items()} == expected
+        assert {k: values(r) for k, r in dict(many).items()} == {k: expected[k] for k in asked if k in expected}
         first, last = sorted(rng.choices(possible, k=2), key=in_order)
         wanted = [k for k in sorted(expected, key=in_order) if in_order(first) <= in_order(k) < in_order(last)]
         found = component.range(first, last, **options)
-        assert found.keys == wanted and not found.more
+        assert found.found_keys == wanted and not found.more
         assert [values(record) for record in found.records if record] == [expected[k] for k in wanted]
         some = component.range(first, last, limit=2, **options)
-        assert some.keys == wanted[:2] and some.more == (len(wanted) > 2)
+        assert some.found_keys == wanted[:2] and some.more == (len(wanted) > 2)
         if some.more:
-            assert component.range(first, last, after=some.keys[-1], **options).keys == wanted[2:]
+            assert component.range(first, last, after=some.found_keys[-1], **options).found_keys == wanted[2:]
         shop = rng.choice(possible)
         begin = shop if name == "by-shop" else shop[0]
         text = begin[: rng.randrange(1, len(begin) + 1)]
         starting = [k for k in sorted(expected, key=in_order) if (k if name == "by-shop" else k[0]).startswith(text)]
-        assert component.prefix(text, **options).keys == starting
+        assert component.prefix(text, **options).found_keys == starting
     seen = list(state["watching"].scan(**options))
     assert state["watching"].get(seen[0][0], **options).record == seen[0][1]
     assert sum(record.events for _, record in seen) == len(events)
@@ -138,7 +139,7 @@ def world(tmp_path: Path) -> World:
 def test_a_component_answers_by_the_names_of_its_key(world: World) -> None:
     world.run(100)
     component = world.open()["by-order"]
-    key = component.scan().keys[0]
+    key = component.scan().found_keys[0]
     assert key.shop == key[0] and key.order == key[1]
     assert component.get({"shop": key.shop, "order": key.order}).record == component.get(key).record is not None
     with pytest.raises(WrongUse, match="SW-QUERY-KEY.*it has 1 parts"):

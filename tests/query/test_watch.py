@@ -21,7 +21,7 @@ def test_changes_add_up_to_the_state(tmp_path: Path) -> None:
     with serving(root) as served, served.connect() as state:
         served.follow(epoch)
         component = state["by-shop"]
-        found = {key: record for key, record in component.scan()}  # noqa: C416 (`keys` is no method)
+        found = dict(component.scan())
         one: dict[Any, Any] = {}
         threads = [
             threading.Thread(target=collect, args=(component, None, found, epoch + 10), daemon=True),

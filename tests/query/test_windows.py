@@ -60,7 +60,7 @@ def test_windows_of_a_key(served: Served) -> None:
     with served.connect(types={}) as remote, query.open(served.jobs.root / "spending", cache=served.jobs.root) as files:
         for state in (remote, files):
             found = state["spent"].windows("card-1", since, until)
-            assert {key.card for key in found.keys} == {"card-1"}
+            assert {key.card for key in found.found_keys} == {"card-1"}
             assert {(key.window_start, record.payments) for key, record in found} == expected, found.to_arrow().schema
             assert len(state["spent"].windows("card-1")) == 6
     status, answer = served.ask("/windows/spent/card-1?since=2026-03-01T08:10:00Z&until=2026-03-01T08:30:00Z")

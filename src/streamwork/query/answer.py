@@ -21,15 +21,15 @@ class Consistency(Enum):
 
     COMMITTED = "committed"  # the newest completed checkpoint: every sink has it
     PREPARED = "prepared"  # also one that is computed and not in every sink yet; it is never computed again
-    LATEST = "latest"  # live mode, if the job allows it: behind the checkpoint too; may be undone
+    LATEST = "latest"  # in live mode, with --queryable-latest, also what lies behind the checkpoint; it may be undone
 
 
 class Stamp(msgspec.Struct, frozen=True):
     """Where an answer comes from."""
 
-    epoch: int
+    epoch: int  # of the checkpoint; behind it, the epoch in progress
     committed: bool
-    age: float  # seconds since the checkpoint was written
+    age: float  # seconds since it was written
     regressed: bool = False  # a checkpoint that was answered from before no longer counts: results may go back
     possibly_undone: bool = False  # behind the checkpoint: a failure computes it again, maybe with another result
 
@@ -89,11 +89,11 @@ class Count(Stamp, frozen=True, kw_only=True):
 
 
 class Answers(Stamp, Generic[R], frozen=True, kw_only=True, dict=True):
-    """Several keys with their records. Iteration gives (key, record)."""
+    """Several keys with their records. Iteration gives (key, record) of those that are there: `dict(answers)` has them by key."""
 
     shape: Shape
     table: pa.Table  # one row for each key that is there
-    more: bool = False  # the limit was reached: go on with after=answers.keys[-1]
+    more: bool = False  # the limit was reached: go on with after=answers.found_keys[-1]
     asked: tuple[Any, ...] | None = None  # by `get_many`: the keys that were requested
 
     def to_arrow(self) -> pa.Table:
@@ -101,8 +101,8 @@ class Answers(Stamp, Generic[R], frozen=True, kw_only=True, dict=True):
         return self.table
 
     @property
-    def keys(self) -> list[Any]:
-        """The keys of the rows."""
+    def found_keys(self) -> list[Any]:
+        """The keys that are there. Not called `keys`, which `dict` would take for a method."""
         return [key for batch in self.table.to_batches() for key in self.shape.keys_of(batch)]
 
     @property
@@ -111,7 +111,7 @@ class Answers(Stamp, Generic[R], frozen=True, kw_only=True, dict=True):
         found = [record for batch in self.table.to_batches() for record in self.shape.records_of(batch)]
         if self.asked is None or len(found) == len(self.asked):
             return found
-        by_key = dict(zip(self.keys, found, strict=True))
+        by_key = dict(zip(self.found_keys, found, strict=True))
         return [by_key.get(key) for key in self.asked]
 
     def __iter__(self) -> Iterator[tuple[Any, R]]:
