@@ -104,6 +104,8 @@ def _run(task: LiveTask) -> None:
 class GangRun:
     """A job that one driver after another runs with gangs of threads."""
 
+    publishes = False
+
     def __init__(self, folder: Path, job: Job) -> None:
         self.job = job
         self.folder = folder
@@ -111,7 +113,7 @@ class GangRun:
         self.driver: Driver
 
     def start(self) -> Driver:
-        self.host = GangHost(self.launcher)
+        self.host = GangHost(self.launcher, publishes=self.publishes)
         self.host.open(self.job.graph())
         self.driver = Driver(
             self.job.graph(),

@@ -45,6 +45,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "refill": st.lists(ids).map(tuple),
     "restart": st.booleans(),
     "on_error": st.dictionaries(ids, policies),
+    "queryable_latest": st.booleans(),
     "param": st.dictionaries(ids, st.text(max_size=9)),
     "spark_log": st.booleans(),
     "from_": st.sampled_from(["savepoint:before-v2", "checkpoint:42", "/elsewhere/before-v2"]),
@@ -80,6 +81,8 @@ def test_each_option_is_on_the_command_line_or_set_by_the_caller() -> None:
 @settings(max_examples=200)
 @given(st.fixed_dictionaries({"root": roots}, optional=VALUES))
 def test_the_command_line_reads_back_what_options_write(values: dict[str, Any]) -> None:
+    if values.get("mode") is not Mode.LIVE:
+        values.pop("queryable_latest", None)
     options = RunOptions(**values)
     assert parsed(options.arguments(HOME)) == options
 
@@ -103,6 +106,7 @@ def test_without_words_each_option_has_its_default() -> None:
         ({"semantics": "exactly-once", "tracking": "acknowledge"}, "has no meaning with exactly-once"),
         ({"on_error": {"work": "ignore"}}, "ignore"),
         ({"on_error": ["work"]}, "names no policy"),
+        ({"mode": "local", "queryable_latest": True}, "does not work with --mode local"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(values: dict[str, Any], cause: str) -> None:

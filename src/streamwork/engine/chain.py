@@ -304,6 +304,12 @@ class Chain:
                 self._store_state(step)
         return self.counters()
 
+    def store_states(self, component: str) -> None:
+        """Between two events: bring the state of an operator up to date, if it holds its own."""
+        step = self._steps[component]
+        if isinstance(step, InstanceStep):
+            self._store_state(step)
+
     def counters(self) -> dict[str, dict[str, int]]:
         """The counters of every component in this epoch."""
         counted = {name: source.counters() for name, source in self._sources.items()}

@@ -62,6 +62,7 @@ class Instance:
         self.refs = dict(work.states)  # component -> the files that hold its state
         self.lanes: dict[str, int] = {}  # under acknowledging, of the epoch under way
         self.follows = False  # True if it reads all the time
+        self.before_checkpoint: Callable[[], object] = lambda: None
         self._naming = Lock()  # of `refs`: files may be written by another thread
         self._disk = disk
         self._work = work
@@ -71,11 +72,11 @@ class Instance:
             chain.guard_times(disk, Path(work.folder))
         self.attempt = ""
         self._files = StateFiles(disk, Path(work.folder))
-        self._formats = {
+        self.formats = {
             node.id: row_format(chain.graph, node, work.groups) for node in chain.nodes if node.keeps is not None
         }
         restore = restore or self._load
-        self.states = {name: restore(rows, self.refs.get(name, ())) for name, rows in self._formats.items()}
+        self.states = {name: restore(rows, self.refs.get(name, ())) for name, rows in self.formats.items()}
         self._stagings: dict[str, Staging] = {}
         self._has_begun = False
         self._stem = ""
@@ -159,9 +160,10 @@ class Instance:
             f"{self._work.fence}-{self.attempt}",
             f"outputs/{{}}/{self._stem}.letters.parquet",
         )
+        self.before_checkpoint()
         counters = chain.end()
         captured = {}
-        for name, rows in self._formats.items():
+        for name, rows in self.formats.items():
             with Blame.of_state(chain.graph, name).blaming():
                 captured[name] = self._files.capture(
                     rows, self.states[name], chain.instance, self.epoch, stem, self._work.memory
@@ -203,7 +205,7 @@ class Instance:
             return tuple(
                 msgspec.structs.replace(
                     one,
-                    state=self.refs.get(one.component, ()) if one.component in self._formats else (),
+                    state=self.refs.get(one.component, ()) if one.component in self.formats else (),
                     staged=synced.get(one.component),
                     letters=kept.get(one.component),
                 )

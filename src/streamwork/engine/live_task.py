@@ -36,6 +36,7 @@ from streamwork.engine.executor import Executor
 from streamwork.engine.failures import Failures
 from streamwork.engine.isolated import Isolated
 from streamwork.engine.process import Process
+from streamwork.engine.publishing import Publisher, tail_folder
 from streamwork.engine.pulse import Pulse
 from streamwork.engine.report import Failure, Report, Reports
 from streamwork.errors import Refused
@@ -146,6 +147,7 @@ class LiveTask:
         self._failures: Failures | None = None  # under acknowledging
         self._claiming: Claiming | None = None  # under at-most-once
         self._reported_to: dict[Place, int] = {}
+        self._publisher: Publisher | None = None  # if the driver wants changes behind the checkpoint to be readable
 
     def run(self) -> None:
         """Until the last checkpoint, until the driver asks to leave, or until an error, which is sent to the driver."""
@@ -163,6 +165,8 @@ class LiveTask:
                 self._fail(error)
             finally:
                 self._transport.close()
+                if self._publisher is not None:
+                    self._publisher.close()
                 if self._failures is not None:
                     self._failures.close()
                 self._orders.close()
@@ -188,6 +192,9 @@ class LiveTask:
             executors = [one for one in self._executors.values() if isinstance(one, Executor)]
             tasks, most = task_count(self._layout), self._works[0].max_attempts if self._works else 1
             self._failures = Failures(self._folder, self._number, tasks, executors, most)
+        if (tails := tail_folder(self._folder)).is_dir():
+            instances = [one.instance for one in self._executors.values() if isinstance(one, Executor)]
+            self._publisher = Publisher(tails, self._job, instances, self._disk, self._clock)
         self._wait_for_children()
         self._begin(self._works)
 
@@ -273,6 +280,8 @@ class LiveTask:
         if now < self._looked + CONTROL_SECONDS:
             return
         self._looked = now
+        if self._publisher is not None:
+            self._publisher.publish()
         for message in self._orders.receive():
             match decode_order(message):
                 case Open(works):

@@ -29,6 +29,7 @@ from streamwork.engine.live_task import (
     task_box,
     task_count,
 )
+from streamwork.engine.publishing import tail_folder
 from streamwork.epoch.host import Host
 from streamwork.errors import StreamworkError, WorkerLost
 from streamwork.hosts.spark_life import KEEP_WARM_SECONDS
@@ -102,8 +103,11 @@ class GangHost(Host):
     bounds = True
     sizes_slices = False
 
-    def __init__(self, launcher: Launcher, clock: Clock | None = None) -> None:
+    def __init__(self, launcher: Launcher, clock: Clock | None = None, publishes: bool = False) -> None:
+        """`publishes`: changes behind the newest checkpoint can be asked for (`engine.publishing`)."""
         self._launcher = launcher
+        self._publishes = publishes
+        self._tails: Path | None = None  # of the newest gang
         self._clock = clock or RealClock()
         self._gang: _Gang | None = None
         self._gangs = 0
@@ -130,8 +134,13 @@ class GangHost(Host):
         self._remove_older(exchange, first.fence)
         while (folder := exchange / str(first.fence) / str(self._gangs)).exists():
             self._gangs += 1
+        self._remove_tails()
+        if self._publishes:
+            self._tails = tail_folder(folder)
+            self._tails.mkdir(parents=True)
         gang = _Gang(folder, layout)
         gang.ended = self._launcher.launch(layout, works, folder)
+        self._gangs += 1
         return gang
 
     @staticmethod
@@ -219,8 +228,15 @@ class GangHost(Host):
         if self._gang is None and self._warm and self._clock.monotonic() >= self._warmed_at + KEEP_WARM_SECONDS:
             self.read_ahead(*self._warm)
 
+    def _remove_tails(self) -> None:
+        """Not before its last checkpoint is complete: until then, what it has published is all there is."""
+        if self._tails is not None:
+            shutil.rmtree(self._tails.parent, ignore_errors=True)
+            self._tails = None
+
     def close(self) -> None:
         self.abandon()
+        self._remove_tails()
         self._launcher.close()
 
 

@@ -22,10 +22,12 @@ def start_spark_host(
     clock: Clock,
     check: Callable[[], None] = lambda: None,
     live: bool = False,
+    publishes: bool = False,
 ) -> Host:
     """A host on the Spark of this process, which is started if there is none. A cluster is first probed for this job.
 
-    `check` is called often meanwhile; if it raises, the start is given up. `live`: a gang of tasks, which run all the time.
+    `check` is called often meanwhile; if it raises, the start is given up. `live`: a gang of tasks, which run all the time;
+    `publishes`: their changes behind the newest checkpoint can be asked for.
     """
     from streamwork.hosts.probe import probe
     from streamwork.hosts.spark_epochs import SparkEpochs
@@ -43,5 +45,5 @@ def start_spark_host(
         from streamwork.hosts.gang import GangHost
         from streamwork.hosts.spark_gang import SparkLauncher
 
-        return GangHost(SparkLauncher(spark), clock)
+        return GangHost(SparkLauncher(spark), clock, publishes)
     return SparkEpochs(spark, clock)

@@ -235,6 +235,7 @@ class Job:
         input: Mapping[str, str] | None = None,  # noqa: A002 (the name of the option)
         accept_input: bool = False,
         rewind_output: bool = False,
+        queryable_latest: bool = False,
         master: str | None = None,
         spark_log: bool = False,
     ) -> RunSummary:
@@ -257,6 +258,7 @@ class Job:
         input               with from_, source id -> where it is read from instead: "earliest", "latest" or "time:..."
         accept_input        with input, confirm that events may be skipped or counted twice
         rewind_output       with from_, remove what sinks have beyond that checkpoint, where they can
+        queryable_latest    with mode="live", let state behind the newest checkpoint be queried
         master              the Spark master; all cores of this machine if None
         spark_log           show Spark's own log
         """
@@ -284,6 +286,7 @@ class Job:
             accept_input=accept_input,
             rewind_output=rewind_output,
             master=master,
+            queryable_latest=queryable_latest,
             spark_log=spark_log,
         )
 

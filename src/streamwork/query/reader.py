@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +34,7 @@ from streamwork.query.cache import Cache, default_folder
 from streamwork.query.component import ComponentState, Files
 from streamwork.query.following import Following, Known, Look
 from streamwork.query.shape import shape_of, stateful
+from streamwork.query.tail import Tail
 from streamwork.query.version import Version
 from streamwork.state.files import STATE_FILE
 from streamwork.world import Clock, RealClock, RealDisk, number_of
@@ -55,6 +56,7 @@ class Current:
     version: Version
     committed: bool
     regressed: bool
+    possibly_undone: bool = False
 
 
 class Reader:
@@ -80,6 +82,7 @@ class Reader:
         assert identity is not None
         self.uid, self.job = identity.uid, identity.job
         self._files = Files(RealDisk(), folder, Cache(cache or default_folder(), identity.uid))
+        self._tail = Tail(folder, self.clock)
         self.follow_every = follow_every
         self._eager = eager
         self._driven = driven
@@ -123,12 +126,12 @@ class Reader:
             return self._at(selection.at)
         self.refresh()
         found = self._newest(selection.consistency)
-        if selection.at_least is None or found.version.epoch >= selection.at_least:
+        if selection.at_least is None or found.version.checkpoint >= selection.at_least:
             return found
         deadline = self.clock.monotonic() + selection.timeout
-        while found.version.epoch < selection.at_least:
+        while found.version.checkpoint < selection.at_least:
             if self.clock.monotonic() >= deadline:
-                raise behind(selection.at_least, found.version.epoch)
+                raise behind(selection.at_least, found.version.checkpoint)
             self.clock.sleep(self.follow_every)
             self.refresh()
             found = self._newest(selection.consistency)
@@ -136,7 +139,7 @@ class Reader:
 
     def stamp(self, current: Current) -> Stamp:
         age = max(0.0, round(self.clock.now() - current.version.written, 3))
-        return Stamp(current.version.epoch, current.committed, age, current.regressed)
+        return Stamp(current.version.epoch, current.committed, age, current.regressed, current.possibly_undone)
 
     def contains(self, epoch: int, fence: int) -> bool:
         """True if a checkpoint that was completed once is in the past of what counts now, or is the newest one."""
@@ -150,11 +153,7 @@ class Reader:
 
     def _newest(self, consistency: Consistency) -> Current:
         if consistency is Consistency.LATEST:
-            raise WrongUse(
-                "SW-QUERY-OPTION",
-                "this job does not write what lies behind its checkpoints",
-                "use consistency=committed or prepared",
-            )
+            return self._latest()
         found = self._current.get(consistency)
         if found is None:
             raise JobFailed(
@@ -163,6 +162,17 @@ class Reader:
                 "wait until the job has started; `streamwork checkpoints job.py --verify` shows what is wrong with files",
             )
         return found
+
+    def _latest(self) -> Current:
+        """What the tasks have published over the newest checkpoint. That checkpoint alone if there is nothing, or they do not
+        publish. What was published by a gang that no longer counts is lost until a later checkpoint is there.
+        """
+        self._tail.read(self._newest(Consistency.PREPARED).version.known)
+        base = self._newest(Consistency.PREPARED)
+        version, regressed = self._tail.over(base.version), base.regressed or base.version.epoch < self._tail.lost
+        if version is base.version:
+            return replace(base, regressed=regressed)
+        return Current(version, committed=False, regressed=regressed, possibly_undone=True)
 
     # ---- following ------------------------------------------------------------------------------------------------
 

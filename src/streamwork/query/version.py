@@ -29,6 +29,11 @@ class Version:
     loaded: dict[str, ComponentState] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def checkpoint(self) -> int:
+        """The newest checkpoint that is in it."""
+        return self.epoch
+
     def component(self, name: str) -> ComponentState:
         """Refuses a name that no component with state has, and files that are damaged or gone (SW-STATE-DAMAGED)."""
         if (found := self.loaded.get(name)) is not None:

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamwork.query.answer import Change, Selection
+from streamwork.errors import WrongUse
+from streamwork.query.answer import Change, Consistency, Selection
 from streamwork.query.component import Changed, ComponentState
 from streamwork.query.reader import Current, Reader
 from streamwork.query.shape import DELETED, Shape
@@ -92,9 +93,20 @@ def _reset(epoch: int, shape: Shape) -> Change:
     return Change(epoch, shape, shape.schema.empty_table(), shape.key_schema.empty_table(), regressed=True)
 
 
+def watched(selection: Selection) -> Selection:
+    """Refuses what changes without checkpoints (SW-QUERY-OPTION)."""
+    if selection.consistency is Consistency.LATEST:
+        raise WrongUse(
+            "SW-QUERY-OPTION",
+            "changes are watched checkpoint by checkpoint, and consistency=latest lies behind them",
+            "watch with consistency=committed or prepared",
+        )
+    return selection
+
+
 def watch(reader: Reader, component: str, parts: tuple[Any, ...] | None, selection: Selection) -> Iterator[Change]:
     """Changes from now on. Waits between readings of the folder."""
-    seen = Watch(component, parts, reader.current(selection))
+    seen = Watch(component, parts, reader.current(watched(selection)))
     while True:
         yield from seen.next(reader.current(selection))
         reader.clock.sleep(reader.follow_every)

@@ -215,6 +215,7 @@ class Drivers:
             self._clock,
             self._stop.check,
             options.mode is Mode.LIVE,
+            options.queryable_latest,
         )
 
     def _epochs(self, driver: Driver) -> None:

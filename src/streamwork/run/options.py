@@ -160,6 +160,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
             "COMPONENT=POLICY",
         ),
     ] = {}
+    queryable_latest: Annotated[
+        bool,
+        Flag(
+            "--queryable-latest",
+            "With --mode live: let state behind the newest checkpoint be queried (streamwork query --consistency latest).",
+        ),
+    ] = False
     param: Annotated[
         dict[str, str],
         Flag("--param", "The value of a parameter that the job file asks for. Repeat for several.", "NAME=VALUE"),
@@ -171,6 +178,12 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()  # the command that started the run, for errors that advise another one
 
     def __post_init__(self) -> None:
+        if self.queryable_latest and self.mode is not Mode.LIVE:
+            raise WrongUse(
+                "SW-JOB-SETTING",
+                f"--queryable-latest does not work with --mode {self.mode.value}: state changes with each checkpoint there",
+                "leave it out, or use --mode live",
+            )
         self.settings(Settings(semantics=Semantics.AT_LEAST_ONCE.value))  # checks what is overridden; fits any tracking
         for on_error in self.on_error.values():
             policy(on_error)

@@ -199,8 +199,8 @@ class KeyedState:
         if self.layers is None:
             return
         assert self._thaw is not None
-        records, absent = self.records, self._absent
-        missing = [k for k in dict.fromkeys(keys) if k not in records and k not in absent and k not in self.changed]
+        records, absent, gone = self.records, self._absent, self.gone  # what changed and is not gone has a record
+        missing = [k for k in dict.fromkeys(keys) if k not in records and k not in absent and k not in gone]
         hashes = self._thaw.hashes(missing) if missing else None
         for layer in self.layers:
             if hashes is None or not missing:

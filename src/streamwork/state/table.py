@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -205,6 +205,21 @@ class Table:
             self._groups[unknown] = groups_of([self.values(name, unknown) for name in self._key])
         return self._groups.take(places)
 
+    def set_aside(self) -> Marks:
+        """Count no row as changed, until `put_back`. What is removed from now on is among `removed`, even if it was added since the
+        last checkpoint.
+        """
+        marks = Marks(self._changed_rows(), self._removed)
+        self._changed[:] = False
+        self._is_stored[: len(marks.changed)] |= marks.changed
+        self._removed = []
+        return marks
+
+    def put_back(self, marks: Marks) -> None:
+        """Count these rows as changed, and these keys as removed, again."""
+        self._changed[: len(marks.changed)] |= marks.changed
+        self._removed = [*marks.removed, *self._removed]
+
     def end_checkpoint(self) -> None:
         """All rows are stored now."""
         self._changed[:] = False
@@ -241,6 +256,13 @@ class Table:
         """In the order of their addition."""
         added = self._added.take(places)
         return places if bool((added[1:] >= added[:-1]).all()) else np.asarray(places[np.argsort(added, kind="stable")])
+
+
+class Marks(NamedTuple):
+    """Rows that changed, by place, and keys that were removed."""
+
+    changed: Array
+    removed: list[pa.RecordBatch]
 
 
 class RowsByKey:

@@ -11,7 +11,7 @@ from pathlib import Path
 from streamwork.epoch.job_folder import open_store
 from streamwork.errors import JobFailed, StreamworkError, WrongUse
 from streamwork.job.names import check_name
-from streamwork.query.answer import Selection
+from streamwork.query.answer import Consistency, Selection
 from streamwork.query.reader import FOLLOW_EVERY, Reader
 from streamwork.world import Clock, RealClock
 
@@ -76,9 +76,11 @@ class Followed:
                 self._waiting.discard(found)
 
     def epoch(self, selection: Selection) -> int:
-        """The newest checkpoint; -1 if there is none."""
+        """The newest checkpoint; -1 if there is none. Reads no file."""
+        if selection.consistency is Consistency.LATEST:
+            selection = Selection(consistency=Consistency.PREPARED)
         try:
-            return self.reader.current(_now(selection)).version.epoch
+            return self.reader.current(_now(selection)).version.checkpoint
         except JobFailed:
             return -1
 

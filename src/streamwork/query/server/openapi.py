@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+from streamwork.query.answer import Consistency
 from streamwork.serving.http import ARROW, EVENTS, JSON
 
 _TEXT = {"type": "string"}
@@ -14,8 +15,9 @@ _SELECTION = [
     ("at", "`checkpoint:N` or `savepoint:NAME`; without it, the newest checkpoint", _TEXT),
     (
         "consistency",
-        "committed: in every sink. prepared: also computed, never computed again.",
-        {"type": "string", "enum": ["committed", "prepared"], "default": "committed"},
+        "committed: in every sink. prepared: also computed, never computed again. latest: also what tasks of live mode have "
+        "changed behind it, which may be undone.",
+        {"type": "string", "enum": [one.value for one in Consistency], "default": Consistency.COMMITTED.value},
     ),
     ("at_least", "wait until this checkpoint is in the answer, else 412", _NUMBER),
     ("timeout", "seconds to wait", {"type": "number", "minimum": 0, "maximum": 60, "default": 5}),
@@ -40,9 +42,12 @@ _KEY = {
     "schema": _TEXT,
 }
 _STAMP = {
-    "epoch": {"type": "integer", "description": "the checkpoint that the answer was read from"},
+    "epoch": {
+        "type": "integer",
+        "description": "the checkpoint that the answer was read from, or the epoch in progress",
+    },
     "committed": {"type": "boolean", "description": "true if every sink has this checkpoint"},
-    "age": {"type": "number", "description": "seconds since the checkpoint was written"},
+    "age": {"type": "number", "description": "seconds since it was written"},
     "regressed": {"type": "boolean", "description": "an earlier answer was from a checkpoint that no longer counts"},
     "possibly_undone": {"type": "boolean", "description": "the answer lies behind the checkpoint"},
 }

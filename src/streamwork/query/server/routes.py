@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from streamwork.query.answer import Selection, Stamp
+from streamwork.query.answer import Consistency, Selection, Stamp
 from streamwork.query.local import many as many_rows
 from streamwork.query.local import rows as some_rows
 from streamwork.query.server import asked, encoding
@@ -36,7 +36,7 @@ from streamwork.query.sql.parent import SqlChild
 from streamwork.query.sql.wire import SqlLimits
 from streamwork.query.state import Span
 from streamwork.query.version import Version
-from streamwork.query.watching import Watch
+from streamwork.query.watching import Watch, watched
 from streamwork.serving.application import Application, Route, unknown_route
 from streamwork.serving.http import ARROW, EVENTS, Request, Response, too_large
 from streamwork.serving.limits import Limits
@@ -213,7 +213,7 @@ class Questions:
             raise unknown_route(["watch"])
         asked.check(request, ("consistency", "key_json", "as"))
         arrow = asked.one(request, "as") == "arrow"
-        selection = asked.selection(request)
+        selection = watched(asked.selection(request))
 
         def begin() -> tuple[Watch, int]:
             now = job.reader.current(selection)
@@ -303,7 +303,9 @@ def _described(version: Version) -> dict[str, Any]:
 
 
 def _is_quick(selection: Selection) -> bool:
-    return selection.at is None and selection.at_least is None
+    """True if the answer is in memory."""
+    at_once = selection.consistency is not Consistency.LATEST
+    return at_once and selection.at is None and selection.at_least is None
 
 
 def _component(rest: list[str]) -> str:
