@@ -5,6 +5,7 @@ The oracle: each answer is the fold of a prefix of the key's events, at or after
 
 from __future__ import annotations
 
+import bisect
 import json
 import random
 import threading
@@ -227,6 +228,7 @@ def asked_while_lost(folder: Path, rounds: int, losses: int, seed: int) -> tuple
                 shop = f"shop-{asking.randrange(SHOPS):02d}"
                 one = state["by-shop"].get(shop, consistency="latest")
                 found = None if one.record is None else values(one.record)
+                ended.wait(0.001)
                 answers.append(Asked(shop, found, one.regressed, one.committed, one.possibly_undone))
 
     thread = threading.Thread(target=ask)
@@ -255,18 +257,19 @@ def asked_while_lost(folder: Path, rounds: int, losses: int, seed: int) -> tuple
 def wrong(answers: list[Asked], sent: dict[str, list[Sale]]) -> list[str]:
     """Answers that are no fold of a prefix, or of a shorter one than an answer before that was not undone."""
     bad, least = [], dict.fromkeys(sent, 0)
-    expected = {shop: prefixes(events) for shop, events in sent.items()}
-    regressed = False
+    places: dict[tuple[str, Any], list[int]] = defaultdict(list)
+    for shop, events in sent.items():
+        for number, value in enumerate(prefixes(events)):
+            places[shop, value].append(number)
     for number, one in enumerate(answers):
         if one.regressed:
             least = dict.fromkeys(sent, 0)  # results may go back
-        regressed = one.regressed
-        places = [n for n, value in enumerate(expected[one.shop]) if value == one.found]
-        later = [n for n in places if n >= least[one.shop]]
-        if not later:
-            bad.append(f"{number}: {one} is no prefix at or after {least[one.shop]}: {places}")
-        elif not regressed:
-            least[one.shop] = later[0]
+        possible = places.get((one.shop, one.found), [])
+        first = bisect.bisect_left(possible, least[one.shop])
+        if first == len(possible):
+            bad.append(f"{number}: {one} is no prefix at or after {least[one.shop]}: {possible}")
+        elif not one.regressed:
+            least[one.shop] = possible[first]
     return bad
 
 
