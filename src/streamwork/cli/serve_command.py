@@ -19,6 +19,8 @@ from streamwork.serving.access import Endpoint, token
 
 PORT = "8700"
 STOP_SECONDS = 10.0
+SWITCH_SECONDS = 0.000_5
+"""How long a thread that reads new checkpoints may keep the interpreter's lock while a request waits for it."""
 
 
 @click.command("serve")
@@ -52,6 +54,7 @@ def serve_command(
     from streamwork.serving.limits import Limits
     from streamwork.serving.server import Listening
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     where, only = _what(job, root)
     endpoint, secret = Endpoint.parse(listen), token(where, TOKEN)
     jobs = Jobs(where, only, cache)

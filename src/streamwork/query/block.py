@@ -78,7 +78,11 @@ class Block:
     def find(self, hashes: Array, keys: pa.RecordBatch) -> tuple[Array, Array]:
         """(place in `keys`, row) of the keys that have a row, ordered by row; `hashes` are those of the keys."""
         asked = np.argsort(hashes)  # sorted lookups touch neighbouring memory, which is much faster
-        sought, mine = hashes[asked], self._index.hashes
+        return self._find(asked, hashes[asked], keys)
+
+    def _find(self, asked: Array, sought: Array, keys: pa.RecordBatch) -> tuple[Array, Array]:
+        """`sought` are the hashes of the keys at the places `asked`, in ascending order."""
+        mine = self._index.hashes
         low = np.searchsorted(mine, sought, side="left")
         there = np.flatnonzero(low < len(mine))
         there = there[mine[low[there]] == sought[there]]
@@ -97,6 +101,27 @@ class Block:
         for name in self.shape.key:
             same &= equal(stored.column(name), others.column(name))
         return places[same], rows[same]
+
+    def under(self, higher: Block) -> Block:
+        """This block with a higher one over it, whose rows replace those of their keys. The order of hashes is merged, not made."""
+        keep = np.ones(len(self), bool)
+        keys = higher.table.select(list(higher.shape.key)).to_batches()
+        if len(keys) == 1:
+            keep[self._find(higher._index.rows.astype(np.int64), higher._index.hashes, keys[0])[1]] = False
+        else:
+            for hashes, some in higher.hashed_keys():
+                keep[self.find(hashes, some)[1]] = False
+        whole = bool(keep.all())
+        mine = self.table if whole else self.table.filter(pa.array(keep))
+        rows, hashes = self._index.rows, self._index.hashes
+        if not whole:
+            left = keep[rows]
+            rows, hashes = (np.cumsum(keep, dtype=np.uint32) - np.uint32(1))[rows[left]], hashes[left]
+        hashes = np.concatenate([hashes, higher._index.hashes])
+        rows = np.concatenate([rows, higher._index.rows + np.uint32(mine.num_rows)])
+        order = np.argsort(hashes, kind="stable")  # of two runs that are in order: one pass
+        table = compacted(pa.concat_tables([mine, higher.table]))
+        return Block(self.shape, table, Index(hashes[order], rows[order]))
 
     def take(self, rows: Array) -> pa.Table:
         """Some rows, whose numbers are in ascending order."""

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from streamwork.components.batches import joined
 from streamwork.components.hashing import hash_columns
 from streamwork.query.block import Block, Index
+from streamwork.query.making import Maker, Snapshots
 from streamwork.query.shape import Shape
 from streamwork.state.files import STATE_FILE
 from streamwork.world import Disk, FileRef
@@ -46,8 +47,16 @@ def default_folder() -> Path:
 class Cache:
     """The cached snapshots of one job."""
 
-    def __init__(self, folder: Path, uid: str) -> None:
+    def __init__(self, folder: Path, uid: str, maker: Maker | None = None) -> None:
+        """`maker` makes what is to be `prepare`d."""
+        self._place, self._uid, self._maker = folder, uid, maker
         self._folder = folder / hashlib.sha256(uid.encode()).hexdigest()[:32]
+
+    def prepare(self, job: Path, shape: Shape, defaults: Mapping[str, pa.Array], snapshots: Sequence[FileRef]) -> None:
+        """Let another process do the work of `block`, and wait for it. If that is not possible, `block` does it."""
+        if self._maker is not None and sum(ref.rows for ref in snapshots) > SMALL:
+            plain = Shape(shape.component, shape.key, shape.schema, shape.name)
+            self._maker.make(Snapshots(self._place, self._uid, job, plain, dict(defaults), tuple(snapshots)))
 
     def block(
         self, disk: Disk, job: Path, shape: Shape, defaults: Mapping[str, pa.Array], snapshots: Sequence[FileRef]

@@ -102,6 +102,9 @@ class ComponentState:
 
     def rebuilt(self, files: Files, epoch: int) -> ComponentState:
         """The same state with fewer blocks, of newer snapshots."""
+        chosen = [_way(chain, 0) for _, chain in sorted(self.chains.items())]
+        snapshots = [ref for way in chosen for ref in way if is_snapshot(ref)]
+        files.cache.prepare(files.folder, self.shape, self.defaults, snapshots)
         made = ComponentState.read(files, self.shape, self.defaults, self.chains, epoch)
         return replace(made, since=self.since, history=self.history)
 

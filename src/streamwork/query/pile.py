@@ -41,7 +41,7 @@ class Pile:
             return self
         blocks = [*self.blocks, Block(self.shape, rows)]
         while len(blocks) > 2 and len(blocks[-2]) <= 2 * len(blocks[-1]):
-            blocks[-2:] = [_merged(self.shape, blocks[-2], blocks[-1])]
+            blocks[-2:] = [blocks[-2].under(blocks[-1])]
         return Pile(self.shape, tuple(blocks))
 
     @property
@@ -150,15 +150,6 @@ class Pile:
         """The rows of a block; of one key, the row of a higher block comes first."""
         above = len(self.blocks) - number
         return ((key, above, row) for key, row in self.blocks[number].between(start, end))
-
-
-def _merged(shape: Shape, lower: Block, higher: Block) -> Block:
-    """Two blocks as one; rows of keys that are gone stay, because lower blocks may have them."""
-    keep = np.ones(len(lower), bool)
-    for hashes, keys in higher.hashed_keys():
-        keep[lower.find(hashes, keys)[1]] = False
-    rows = lower.table if keep.all() else lower.table.filter(pa.array(keep))
-    return Block(shape, pa.concat_tables([rows, higher.table]))
 
 
 def marked(shape: Shape, rows: pa.Table) -> pa.Table:

@@ -33,12 +33,12 @@ from streamwork.query.answer import NEWEST, Consistency, Selection, Stamp
 from streamwork.query.cache import Cache, default_folder
 from streamwork.query.component import ComponentState, Files
 from streamwork.query.following import Following, Known, Look
+from streamwork.query.making import Maker
 from streamwork.query.shape import shape_of, stateful
 from streamwork.query.tail import Tail
 from streamwork.query.version import Version
 from streamwork.state.files import STATE_FILE
 from streamwork.world import Clock, RealClock, RealDisk, number_of
-from streamwork.world.priority import step_back
 
 FOLLOW_EVERY = 0.05
 """Seconds between two readings of the folder."""
@@ -81,7 +81,8 @@ class Reader:
         identity = self._following.store.identity()
         assert identity is not None
         self.uid, self.job = identity.uid, identity.job
-        self._files = Files(RealDisk(), folder, Cache(cache or default_folder(), identity.uid))
+        self._maker = Maker() if eager else None
+        self._files = Files(RealDisk(), folder, Cache(cache or default_folder(), identity.uid, self._maker))
         self._tail = Tail(folder, self.clock)
         self.follow_every = follow_every
         self._eager = eager
@@ -98,6 +99,8 @@ class Reader:
         """Why the newest checkpoint cannot be read; empty if it can."""
 
     def close(self) -> None:
+        if self._maker is not None:
+            self._maker.close()
         if self._background is not None:
             self._background.shutdown(cancel_futures=True)
 
@@ -255,7 +258,7 @@ class Reader:
         for name, state in version.loaded.items():
             if state.outgrown and name not in self._making:
                 if self._background is None:
-                    self._background = ThreadPoolExecutor(1, "streamwork-query", initializer=step_back)
+                    self._background = ThreadPoolExecutor(1, "streamwork-query")
                 self._making[name] = self._background.submit(state.rebuilt, self._files, version.epoch)
 
     def _publish(self, look: Look, consistency: Consistency, version: Version) -> None:

@@ -15,6 +15,8 @@ from streamwork.query.answer import Consistency, Selection
 from streamwork.query.reader import FOLLOW_EVERY, Reader
 from streamwork.world import Clock, RealClock
 
+SHARE = 0.25
+"""The most time that a thread spends on reading new checkpoints; if they come faster, several are read together."""
 WAIT_TO_OPEN = 0.2
 """Seconds until a job that cannot be read is tried again."""
 
@@ -92,6 +94,7 @@ class Followed:
 
     def _follow(self) -> None:
         while not self._ending.is_set():
+            began = self._clock.monotonic()
             try:
                 reader = self._reader or Reader(
                     self.folder,
@@ -110,7 +113,8 @@ class Followed:
             else:
                 if new:
                     self._notify()
-                self._ending.wait(FOLLOW_EVERY)
+                took = self._clock.monotonic() - began
+                self._ending.wait(max(FOLLOW_EVERY, took * (1 / SHARE - 1)))
 
     def _failed(self, cause: str) -> None:
         """A job that was removed, or replaced, is opened again."""
