@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from query.killed_job import ANSWERS
 from query.killed_job import events as events_of
 from query.query_jobs import by_order, by_shop, fold, values
 from query.serving_world import Served, serving, wait_for
@@ -74,20 +75,24 @@ def wrong(records: list[Recorded], events: list[Any], positions: dict[int, int])
     return found
 
 
-def asked_while_killed(folder: Path, count: int, kills: int, seed: str) -> tuple[list[Recorded], list[Recorded]]:
-    """(all answers, the wrong ones)"""
+def asked_while_killed(
+    folder: Path, count: int, kills: int, seed: str, each: int = 1
+) -> tuple[list[Recorded], list[Recorded]]:
+    """(all answers, the wrong ones). At least `each` answers are recorded per checkpoint, on average."""
     rng = random.Random(seed)
     events = events_of(count)
     keys = {name: sorted({by(event) for event in events}, key=str) for name, by in BY.items()}
     records: list[Recorded] = []
     ended = threading.Event()
+    (folder / ANSWERS).touch()
 
     def ask(served: Served, number: int) -> None:
-        with served.connect() as state:
+        with served.connect() as state, (folder / ANSWERS).open("ab", buffering=0) as counted:
             wait_for(lambda: ended.is_set() or answers(state))
             asking = record(state, ["committed", "prepared"][number % 2], keys, f"{seed}/{number}")
             while not ended.is_set():
                 records.append(next(asking))
+                counted.write(b".")
                 time.sleep(0.001)
 
     with serving(folder / "root", "sales", cache=folder / "cache") as served:
@@ -96,7 +101,7 @@ def asked_while_killed(folder: Path, count: int, kills: int, seed: str) -> tuple
             thread.start()
         left = kills
         while True:
-            process = start(folder, count)
+            process = start(folder, count, each)
             try:
                 if left:
                     seen = newest(folder)
@@ -123,9 +128,9 @@ def asked_while_killed(folder: Path, count: int, kills: int, seed: str) -> tuple
     return records, wrong(records, events, positions)
 
 
-def start(folder: Path, count: int) -> subprocess.Popen[str]:
+def start(folder: Path, count: int, each: int) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, str(TESTS / "query" / "killed_job.py"), str(folder), str(count)]
+    command = [sys.executable, str(TESTS / "query" / "killed_job.py"), str(folder), str(count), str(each)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -143,11 +148,15 @@ def answers(state: query.State) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("count", "kills"), [(250, 1), pytest.param(1_200, 4, marks=pytest.mark.slow)])
-def test_every_answer_is_the_fold_up_to_its_checkpoint(tmp_path: Path, count: int, kills: int) -> None:
-    records, bad = asked_while_killed(tmp_path, count, kills, f"{SEED}")
+@pytest.mark.parametrize(
+    ("count", "kills", "each"),
+    [(250, 1, 4), pytest.param(1_500, 6, 40, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+)
+def test_every_answer_is_the_fold_up_to_its_checkpoint(tmp_path: Path, count: int, kills: int, each: int) -> None:
+    """In the slow tier thousands of answers, from a hundred checkpoints."""
+    records, bad = asked_while_killed(tmp_path, count, kills, f"{SEED}", each)
     assert not bad, f"STREAMWORK_KILL_SEED={SEED}: {bad[:3]}"
-    assert len({one.epoch for one in records}) > 10
+    assert len(records) >= count // 10 * each and len({one.epoch for one in records}) > count // 20
 
 
 @pytest.mark.slow
