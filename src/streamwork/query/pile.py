@@ -22,6 +22,11 @@ from streamwork.query.block import Array, Block, Bound, SortKey
 from streamwork.query.one_hash import hash_one
 from streamwork.query.shape import DELETED, Shape
 
+SIMILAR = 1.5
+"""A block becomes one with the block above it if it has at most so many times its rows. Deltas of one size then double: a row is
+merged as often as a logarithm of their number.
+"""
+
 
 class Places(NamedTuple):
     """Where rows are: the number of the block and the row in it; -1 where there is none."""
@@ -40,7 +45,7 @@ class Pile:
         if not rows.num_rows:
             return self
         blocks = [*self.blocks, Block(self.shape, rows)]
-        while len(blocks) > 2 and len(blocks[-2]) <= 2 * len(blocks[-1]):
+        while len(blocks) > 2 and len(blocks[-2]) <= SIMILAR * len(blocks[-1]):
             blocks[-2:] = [blocks[-2].under(blocks[-1])]
         return Pile(self.shape, tuple(blocks))
 
