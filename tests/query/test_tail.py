@@ -243,6 +243,7 @@ def asked_while_lost(folder: Path, rounds: int, losses: int, seed: int) -> tuple
                 left -= 1
                 run.lose()
                 run.start()
+                run.checkpoint()  # launches a gang
             elif rng.random() < 0.5:
                 run.checkpoint()
         with run.open() as state:
