@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,14 +41,15 @@ class Sales(GangRun):
 
     def __init__(self, folder: Path, parallelism: int = 1) -> None:
         super().__init__(folder, live_sales(folder, parallelism))
-        self.log = sales_log(folder)
+        sales_log(folder).close()
         self.sent: dict[str, list[Sale]] = defaultdict(list)
 
     def send(self, numbers: Any) -> None:
         events = sales([number * 37 + 40 for number in numbers], SHOPS)
         for event in events:
             self.sent[event.shop].append(event)
-        self.log.append(events)
+        with closing(sales_log(self.folder)) as log:
+            log.append(events)
 
     def open(self) -> LocalState:
         return LocalState(Reader(self.folder / "root" / "sales", cache=self.folder / "cache", follow_every=0))
