@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import pytest
@@ -31,8 +32,13 @@ def epochs(size: SliceSize, cost: Cost, count: int = 40, left_over: bool = True)
     for epoch in range(count):
         events = size.events
         found.append(cost(epoch, events))
-        size.measured(events, found[-1], left_over)
+        size.measured(events, found[-1], left_over, events)
     return found
+
+
+def settled(took: list[float]) -> float:
+    """The seconds of an epoch at the end. Now and then half the events are tried (`fixed_cost`)."""
+    return median(took[-9:])
 
 
 @given(fixed=fixed_parts, per_event=costs)
@@ -41,7 +47,7 @@ def test_an_epoch_of_a_backlog_takes_the_target(fixed: float, per_event: float) 
         return fixed + per_event * events
 
     took = epochs(SliceSize(checkpoint_every=1.0), cost)
-    assert took[-1] == pytest.approx(10.0, rel=0.1), "ten intervals"
+    assert settled(took) == pytest.approx(10.0, rel=0.1), "ten intervals"
     assert max(took[1:]) <= 11.0 or took[1] == max(took)
     steady = epochs(SliceSize(checkpoint_every=1.0), cost, left_over=False)
     assert steady[-1] == pytest.approx(1.0, rel=0.1) or fixed > 0.5
@@ -49,7 +55,7 @@ def test_an_epoch_of_a_backlog_takes_the_target(fixed: float, per_event: float) 
 
 @given(fixed=fixed_parts, per_event=costs, target=st.floats(0.5, 60))
 def test_a_target_that_is_given_holds_up_to_ten_intervals(fixed: float, per_event: float, target: float) -> None:
-    took = epochs(SliceSize(1.0, target), lambda _, events: fixed + per_event * events)[-1]
+    took = settled(epochs(SliceSize(1.0, target), lambda _, events: fixed + per_event * events))
     assert took == pytest.approx(min(target, 10.0), rel=0.1) or fixed > target / 2
 
 
@@ -57,7 +63,7 @@ def test_a_target_that_is_given_holds_up_to_ten_intervals(fixed: float, per_even
 def test_under_at_most_once_a_slice_takes_one_interval_at_most(fixed: float, per_event: float) -> None:
     size = SliceSize(1.0, at_most_once=True)
     took = epochs(size, lambda _, events: fixed + per_event * events)
-    assert took[-1] <= 1.15 and (took[-1] >= 0.85 or size.events == 1)
+    assert max(took[3:]) <= 1.15 and (settled(took) >= 0.85 or size.events == 1)
     assert took[0] == fixed + per_event * FIRST_AT_MOST_ONCE, "the first one is small"
 
 
@@ -65,7 +71,7 @@ def test_under_at_most_once_a_slice_takes_one_interval_at_most(fixed: float, per
 def test_a_sink_that_slows_makes_one_long_epoch_and_then_the_target_again(per_event: float, factor: int) -> None:
     took = epochs(SliceSize(1.0), lambda n, events: 0.05 + per_event * events * (factor if 20 <= n < 40 else 1), 60)
     assert max(took[21:40]) <= 11.0 and took[20] <= 11.0 * factor
-    assert took[-1] == pytest.approx(10.0, rel=0.2), "and when it is as fast as before"
+    assert settled(took) == pytest.approx(10.0, rel=0.2), "and when it is as fast as before"
 
 
 @given(fixed=st.floats(0.2, 2.0), per_event=st.floats(1e-5, 1e-3))

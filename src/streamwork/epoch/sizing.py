@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from streamwork.components.source import EVERYTHING
 from streamwork.epoch.epoch import Epoch
@@ -10,6 +11,11 @@ from streamwork.epoch.participant import Participant
 from streamwork.epoch.slice_size import SliceSize
 from streamwork.job import Graph, Node, Settings
 from streamwork.world import Clock
+
+
+class _Begun(NamedTuple):
+    at: float
+    asked: int
 
 
 class Sizing(Participant):
@@ -21,7 +27,7 @@ class Sizing(Participant):
         self._sources = {node.id: int(node.component.max_events) for node in graph.sources}
         self._full: Collection[str] = ()
         self._clock = clock
-        self._began: dict[int, float] = {}
+        self._began: dict[int, _Begun] = {}
         self._finished = float("-inf")
 
     def most(self, node: Node) -> int:
@@ -37,13 +43,13 @@ class Sizing(Participant):
         self._full = tuple(sources)
 
     def planned(self, epoch: Epoch) -> None:
-        self._began[epoch.number] = self._clock.monotonic()
+        self._began[epoch.number] = _Begun(self._clock.monotonic(), self._size.events)
 
     def finished(self, epoch: Epoch) -> None:
         """Where epochs overlap, an epoch costs the time since the one before it was finished."""
         now = self._clock.monotonic()
-        began = self._began.pop(epoch.number, now)
-        self._size.measured(epoch.manifest.events, now - max(began, self._finished), bool(self._full))
+        began, asked = self._began.pop(epoch.number, _Begun(now, 0))
+        self._size.measured(epoch.manifest.events, now - max(began, self._finished), bool(self._full), asked)
         self._finished = now
 
     def idle(self, epoch: Epoch) -> None:

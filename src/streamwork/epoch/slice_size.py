@@ -7,14 +7,16 @@ A slice that is not limited by its input fills the target:
                                      shared by more events. `target_epoch` is the most, if it is set
     checkpoint_every                 under at-most-once always, since a crash loses a slice
 
-The cost of an event is the time of an epoch, with its sinks, divided by its events. Where epochs with fewer events are not
-shorter, their fixed cost is larger than the target: then slices do not shrink further.
+The cost of an event is the time of an epoch, with its sinks, divided by its events. Where the fixed cost of an epoch alone is
+longer than the target, smaller slices would not make it shorter: there `fixed_cost` finds the size.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from typing import NamedTuple
+
+from streamwork.epoch.fixed_cost import FixedCost, Taken
 
 FIRST = 50_000
 FIRST_AT_MOST_ONCE = 5_000
@@ -24,9 +26,6 @@ GROWTH = 8.0
 MOST_INTERVALS = 10.0
 MEASURED = 4
 """The number of epochs that costs are averaged over."""
-FEWER = 0.7
-SHORTER = 0.8
-"""With less than `FEWER` of the events, an epoch is expected to take less than `SHORTER` of the time."""
 
 
 class _Cost(NamedTuple):
@@ -48,28 +47,25 @@ class SliceSize:
         self._costs: deque[_Cost] = deque(maxlen=MEASURED)
         self._is_first = True
         self._backlog = 0  # slices, one after the other, that left input over
-        self._least = _Cost(1, 0.0)  # fewer events than these do not make an epoch shorter
+        self._fixed = FixedCost(self._most)
 
     @property
     def is_known(self) -> bool:
         return self._most > 0
 
-    def measured(self, events: int, seconds: float, left_over: bool) -> None:
-        """An epoch of so many events took so long, with its sinks, while it did not wait."""
+    def measured(self, events: int, seconds: float, left_over: bool, asked: int) -> None:
+        """An epoch of so many events took so long, with its sinks, while it did not wait. `asked` is the size when it was planned;
+        `left_over` says that there was more input.
+        """
         self._backlog = self._backlog + 1 if left_over else 0
         if events <= 0 or seconds <= 0:
             return
-        newest = _Cost(events, seconds)
-        if self._costs:
-            before = self._costs[-1]
-            if newest.seconds > self.target and events < FEWER * before.events and seconds > SHORTER * before.seconds:
-                self._least = before
-        if seconds > 2 * self._least.seconds:  # it takes longer for another reason
-            self._least = _Cost(1, 0.0)
+        if left_over and not self._is_first:
+            self._fixed.measured(Taken(asked, events, seconds))
         if len(self._costs) == 1 and self._is_first:
             self._costs.clear()  # the first one also started workers
             self._is_first = False
-        self._costs.append(newest)
+        self._costs.append(_Cost(events, seconds))
 
     @property
     def target(self) -> float:
@@ -82,8 +78,10 @@ class SliceSize:
         """Of the next slice, at least 1."""
         if not self._costs:
             return self._first
+        most = int(GROWTH * max(cost.events for cost in self._costs))
+        if self._fixed.size is not None:
+            return max(1, min(self._fixed.size, most))
         newest = self._costs[-1].per_event
         mean = sum(cost.seconds for cost in self._costs) / sum(cost.events for cost in self._costs)
         wanted = self.target / max(newest, (newest + mean) / 2)  # a component that slows is noticed at once
-        most = GROWTH * max(cost.events for cost in self._costs)
-        return max(1, int(min(wanted, most)), self._least.events)
+        return max(1, min(int(wanted), most))
