@@ -22,6 +22,7 @@ from streamwork.engine.assignment import Assignment
 from streamwork.engine.chain import Chain
 from streamwork.engine.extent import Extent, Extents
 from streamwork.engine.inlet import gathered, takes_columns
+from streamwork.engine.look import Look
 from streamwork.engine.steps.batch_steps import ROWS
 from streamwork.engine.steps.operator_steps import SourceStep
 from streamwork.errors import StreamworkError
@@ -29,8 +30,7 @@ from streamwork.world import Disk, FileRef
 
 Read = Callable[[str, int, int], Iterator[Slice]]  # as `OffsetSource.read`
 MOST_EVENTS = 8_192
-"""Maximum events of a partition that `follow` reads in one piece: a barrier waits for the end of a piece. Where columns are
-gathered it is `ROWS`: that many rows take about as long."""
+"""Maximum events of a partition that `follow` reads in one piece. Where columns are gathered it is `ROWS`."""
 
 
 class _Range(NamedTuple):
@@ -73,6 +73,10 @@ class Reading:
         self._stem = ""
         self._adaptive = chain.adaptive = AdaptiveBatch(clock) if chain.graph.previews else None
         self._others: dict[str, OffsetSource[Any]] = {}  # for another thread
+        self._looks: dict[str, Look] = {}  # of `follow`, by source
+        self._first: dict[
+            str, str
+        ] = {}  # of `follow`, by source: the partition that is read first, so that all have their turn
 
     def begin(self, work: Assignment, stem: str) -> None:
         """Begin an epoch. `stem` is the beginning of the names of its files."""
@@ -173,6 +177,7 @@ class Reading:
         """
         offsets = {name: dict(extents) for name, extents in work.extents.items() if name not in self._chain.polled}
         at = {name: {part: self._start(name, part) for part in parts} for name, parts in offsets.items()}
+        planned = [(name, part, extent.end) for name, parts in offsets.items() for part, extent in parts.items()]
         polled = {name: step for name, step in self._chain.polled.items() if name in work.extents}
         asked: set[str] = set()
         begun: set[str] = set()
@@ -180,17 +185,23 @@ class Reading:
             closing, read = closes(), False
             self.is_between = False
             for name, extents in offsets.items():
-                for partition, start, end in self._next(name, extents, at[name], closing):
+                pieces, began = self._next(name, extents, at[name], closing), self._clock()
+                for partition, start, end in pieces:
+                    if not closing and closes():  # the barrier does not wait for other partitions
+                        self._first[name] = partition
+                        break
                     yield from self._follow(work, name, partition, start, end)
                     at[name][partition], read = end, True
+                self._took(name, pieces, len(extents), self._clock() - began)
             for name, step in polled.items():
                 if name not in asked and not (closing and name in begun):
                     begun.add(name)
                     for _ in self._poll(name, step, asked):
                         read = True
                         yield True
-            self.is_between = True
-            if closing:
+            left = any(end is not None and end > at[name][part] for name, part, end in planned)
+            self.is_between = not left
+            if closing and not left:
                 break
             if not read:
                 yield False
@@ -200,10 +211,10 @@ class Reading:
         self, name: str, extents: Mapping[str, Extent], at: Mapping[str, int], closing: bool
     ) -> list[tuple[str, int, int]]:
         """Partition, start and end of what is read next. A slice by plan is read to its end, also while the epoch closes."""
-        found = []
+        found: list[tuple[str, int, int]] = []
         asked = {part: at[part] for part, one in extents.items() if one.end is None} if not closing else {}
         source: OffsetSource[Any] = self._chain.graph[name].component
-        most = ROWS if self._gathers(name) else MOST_EVENTS
+        most = self._looks.setdefault(name, Look()).share(len(extents), self._most(name))
         ends = source.available(asked, most) if asked else {}
         for partition, extent in extents.items():
             if extent.end is not None:
@@ -213,7 +224,20 @@ class Reading:
                 end = end if extent.until is None else min(end, max(extent.until, at[partition]))
             if end > at[partition]:
                 found.append((partition, at[partition], end))
+        if (first := self._first.pop(name, "")) in extents:
+            order = list(extents)
+            at_place = order.index(first)
+            found.sort(key=lambda one: (order.index(one[0]) - at_place) % len(order))
         return found
+
+    def _most(self, name: str) -> int:
+        return ROWS if self._gathers(name) else MOST_EVENTS
+
+    def _took(self, name: str, pieces: list[tuple[str, int, int]], partitions: int, seconds: float) -> None:
+        most = self._most(name)
+        share = self._looks[name].share(partitions, most)
+        was_full = any(end - start >= share for _, start, end in pieces)
+        self._looks[name].took(seconds, was_full, partitions * most)
 
     def _follow(self, work: Assignment, name: str, partition: str, start: int, end: int) -> Iterator[bool]:
         source: OffsetSource[Any] = self._chain.graph[name].component
