@@ -8,6 +8,7 @@ from pathlib import Path
 from streamwork.flow.brakes import BrakeFiles, Brakes
 from streamwork.flow.channel import Channel, Data
 from streamwork.flow.credit import CreditReader, CreditWriter
+from streamwork.flow.drain import Drain
 from streamwork.flow.gauge import CHANNEL_BOUND, Bound, Gauge
 from streamwork.flow.inlet import Inlet
 from streamwork.flow.outlet import Outlet
@@ -15,6 +16,10 @@ from streamwork.flow.parcel import Wire
 from streamwork.flow.parcel_file import ParcelReader, ParcelWriter
 from streamwork.flow.wiring import Place, channel_name, downstream, upstream
 from streamwork.job import Layout
+from streamwork.job.backpressure import Backpressure
+
+CREDIT_EVENTS = 256
+"""A receiver tells its sender what it has taken after so many events, or when nothing waits."""
 
 
 class FileOutlet(Outlet):
@@ -67,7 +72,7 @@ class GangTransport:
         self._inlets: dict[Place, Inlet] = {}
         self._readers: list[tuple[Inlet, ParcelReader]] = []
         self._credits: list[tuple[Channel, CreditWriter]] = []
-        step = max(1, (bound.events or 0) // 8)
+        step = max(1, min(CREDIT_EVENTS, (bound.events or 0) // 8))
         for place in mine:
             foreign = [before for before in upstream(layout, place) if before not in mine]
             inlet = self._inlets[place] = Inlet(wire, foreign, place)
@@ -76,7 +81,9 @@ class GangTransport:
                 self._readers.append((inlet, ParcelReader(channel)))
                 self._credits.append((inlet.channels[before], CreditWriter(channel, step)))
             for after in downstream(layout, place):
-                gauge = self.gauges[place, after] = Gauge(bound, layout.policies[after[0]], now)
+                policy = layout.policies[after[0]]
+                drain = None if policy is Backpressure.DROP else Drain()
+                gauge = self.gauges[place, after] = Gauge(bound, policy, now, drain)
                 if after in mine:
                     self._memory[place, after] = Channel(channel_name(place, after), gauge)
                 else:

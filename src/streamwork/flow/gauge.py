@@ -3,7 +3,8 @@
     ROOM  --(at the bound)-->           FULL  --(at twice the bound)-->  OVER
     ROOM  <--(at half the bound)--      FULL  <--(at the bound)--        OVER
 
-The bound holds for events and for bytes: a level rises when either has reached it, and falls when both are below.
+The bound holds for events and for bytes: a level rises when either has reached it, and falls when both are below. Of events, fewer
+may wait if the receiver takes long for them (`flow.drain`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from streamwork.flow.drain import Drain
 from streamwork.job.backpressure import Backpressure
 
 MOST_EPISODES = 20
@@ -38,8 +40,10 @@ class Level(IntEnum):
 class Gauge:
     """Has one writer. Other threads may read its numbers."""
 
-    def __init__(self, bound: Bound, policy: Backpressure, now: Callable[[], float]) -> None:
-        """`now` gives seconds since 1970, and is called when the level changes."""
+    def __init__(
+        self, bound: Bound, policy: Backpressure, now: Callable[[], float], drain: Drain | None = None
+    ) -> None:
+        """`now` gives seconds since 1970, and is called when the level changes; with `drain`, at each call."""
         self.bound = bound
         self.policy = policy
         self.events = 0  # that wait
@@ -53,6 +57,13 @@ class Gauge:
         self.full_seconds = 0.0  # in these
         self._level = Level.ROOM
         self._now = now
+        self._drain = drain
+
+    @property
+    def limit(self) -> Bound:
+        """The bound as it is now."""
+        events, size = self.bound
+        return self.bound if self._drain is None or events is None else Bound(min(events, self._drain.events), size)
 
     @property
     def is_full(self) -> bool:
@@ -80,25 +91,31 @@ class Gauge:
         """So much has been sent."""
         self.events += events
         self.bytes += size
+        if self._drain is not None and self.events > 0:
+            self._drain.waits(self._now())
         while self._level < Level.OVER and self._reaches(self._level + 1):
             self._change(Level(self._level + 1))
+            if self._drain is not None:
+                self._drain.fills()
 
     def take(self, events: int, size: int) -> None:
         """So much has been received."""
         self.events -= events
         self.bytes -= size
+        if self._drain is not None:
+            self._drain.took(events, self.events, self._now())
         while self._level > Level.ROOM and self._is_below(self._level):
             self._change(Level(self._level - 1))
 
     def _reaches(self, bounds: int) -> bool:
-        events, size = self.bound
+        events, size = self.limit
         return (events is not None and self.events >= bounds * events) or (
             size is not None and self.bytes >= bounds * size
         )
 
     def _is_below(self, level: Level) -> bool:
         """FULL ends at half the bound, OVER at the bound."""
-        events, size = self.bound
+        events, size = self.limit
         part = 0.5 if level is Level.FULL else 1.0
         return (events is None or self.events <= part * events) and (size is None or self.bytes <= part * size)
 
