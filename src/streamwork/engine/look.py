@@ -1,7 +1,7 @@
-"""`Look`: how much a source that is read all the time takes at one look at its partitions. Pure.
+"""`Look`: how many events of each partition a source of live mode reads in one round. Pure.
 
-A barrier waits for the end of a piece, and orders of the driver for the end of a slice. So a look takes about `SECONDS`, with
-the time that its events wait for room downstream, and is shared among the partitions that are looked at.
+A barrier waits for the end of a piece, and orders of the driver for the end of a slice. So a round takes about `SECONDS`, with
+the time that its events wait for room downstream, and is shared among the partitions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Look:
         return max(1, min(most, int(self._events / max(1, partitions))))
 
     def took(self, seconds: float, was_full: bool, most: int) -> None:
-        """A look took so long. `was_full`: a partition gave all that it was asked for. `most` is that of all partitions."""
+        """A round took so long. `was_full`: a partition gave all that it was asked for. `most` is that of all partitions."""
         if seconds > SECONDS:
             self._events = max(1.0, self._events * max(0.1, SECONDS / seconds))
         elif was_full and seconds < SECONDS / 2:

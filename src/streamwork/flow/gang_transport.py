@@ -19,7 +19,7 @@ from streamwork.job import Layout
 from streamwork.job.backpressure import Backpressure
 
 CREDIT_EVENTS = 256
-"""A receiver tells its sender what it has taken after so many events, or when nothing waits."""
+"""A receiver writes its credit after so many events, or when nothing waits."""
 
 
 class FileOutlet(Outlet):

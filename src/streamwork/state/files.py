@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamwork.components import parquet_file
+from streamwork.components.made import is_made
 from streamwork.errors import Refused
 from streamwork.state.chain import DELTA, SNAPSHOT, FileChain, ways
 from streamwork.state.evolution import Misfits
@@ -182,10 +183,11 @@ def conformed(rows: RowFormat, ref: FileRef, table: pa.Table, drops: Collection[
 def schema_error(rows: RowFormat, ref: FileRef, misfits: Misfits) -> Refused:
     """The error for a state file that does not fit its component, with the ways out."""
     component, record = rows.component, rows.record.__name__
+    names_fields = "the event that the field comes from" if is_made(rows.record) else record
     ways = []
     if misfits.gone and not misfits.key:
         names = [text.partition(" ")[0] for text in misfits.gone]
-        ways.append(f"if a field was renamed, say so in renamed_from of {record}")
+        ways.append(f"if a field was renamed, say so in renamed_from of {names_fields}")
         ways.append(
             "if it is no longer needed, start once with " + " ".join(f"--drop-state {component}.{n}" for n in names)
         )
@@ -194,7 +196,7 @@ def schema_error(rows: RowFormat, ref: FileRef, misfits: Misfits) -> Refused:
             "a key cannot be changed: if only the name of a field was, say so in renamed_from of the event; else change it back, "
             "or give the component a new id, and drop the state of the old one"
         )
-    else:
+    elif not is_made(rows.record):
         ways.append(f"give {record} the next schema_version, and a migrate() that makes the new record of a stored row")
     ways.append(f"or begin with empty state: start once with --drop-state {component}")
     return Refused(

@@ -83,6 +83,8 @@ class RowFormat:
         key_fields = [pa.field(name, kind.arrow, kind.nullable) for name, kind in self._identity.items()]
         schema = pa.schema([*key_fields, *arrow_schema(record), *OWN_FIELDS])
         renamed = {name: was for name, was in event.renamed_from.items() if name in self._key_types}
+        if sub_key is not None:
+            renamed |= sub_key.renamed_from
         self.defaults = defaults_of(record)
         self.evolution = Evolution(
             component,

@@ -14,6 +14,7 @@ from streamwork.components.field_types import LESS, Oversized
 from streamwork.components.made import annotations_of
 from streamwork.components.schema import arrow_schema
 from streamwork.components.table_operator import StateTable
+from streamwork.components.values import Event
 
 Array = np.ndarray[Any, Any]
 MOST_ROWS = 1 << 17
@@ -70,3 +71,8 @@ def kept_fields(event: type[msgspec.Struct], names: Sequence[str], prefix: str =
     """The fields of a record that keeps these fields of an event: name -> (annotation, default). All may be null."""
     known = annotations_of(event)
     return {f"{prefix}{name}": (known[name] | None, None) for name in names}
+
+
+def former_names(event: type[Event], prefix: str = "") -> dict[str, str]:
+    """Name now -> the name that it had, of the fields of a record that keeps fields of an event."""
+    return {f"{prefix}{name}": f"{prefix}{was}" for name, was in event.renamed_from.items()}

@@ -22,6 +22,7 @@ from streamwork.components.table_operator import NEVER, StateTable, TableCollect
 from streamwork.operators.joins.columns import (
     Array,
     batch_of,
+    former_names,
     in_pieces,
     kept_fields,
     keys_of,
@@ -58,7 +59,8 @@ class OuterTableJoin(TimedTableJoin):
     ) -> None:
         super().__init__(left, tables, kind, result, time, lateness)
         (self._table,) = tables
-        self._record = make_record("OuterRow", {**kept_fields(left.event, self._kept), END: (datetime, LAST_TIME)})
+        fields = {**kept_fields(left.event, self._kept), END: (datetime, LAST_TIME)}
+        self._record = make_record("OuterRow", fields, former_names(left.event))
 
     def on_time(
         self,

@@ -26,6 +26,7 @@ from streamwork.errors import WrongUse
 from streamwork.operators.joins import matching
 from streamwork.operators.joins.columns import (
     Array,
+    former_names,
     kept_fields,
     keys_of,
     state_times,
@@ -74,7 +75,7 @@ class TableOfStream(TableOperator[Any, Any, Any]):
             self.channels = {LATE: self._late}
             self.late_channels = frozenset(self.channels)
             fields[UNTIL] = (datetime, LAST_TIME)
-        self._record = make_record("TableRow", fields)
+        self._record = make_record("TableRow", fields, former_names(side.event))
 
     def types(self) -> tuple[type[Event], type[Record], type[Event]]:
         return self.side.event, self._record, self.side.event

@@ -24,6 +24,7 @@ from streamwork.errors import WrongUse
 from streamwork.operators.joins.columns import (
     Array,
     batch_of,
+    former_names,
     in_pieces,
     kept_fields,
     keys_of,
@@ -138,7 +139,7 @@ class TimedTableJoin(TableJoin):
                 f"{left.event.__name__}.{name} has the name of a column of the join's state",
                 "rename it before the join, with map",
             )
-        self._record = make_record("WaitingRow", kept_fields(left.event, self._kept))
+        self._record = make_record("WaitingRow", kept_fields(left.event, self._kept), former_names(left.event))
         self._numbering = Numbering()
 
     def types(self) -> tuple[type[Event], type[Record] | None, type[Event]]:

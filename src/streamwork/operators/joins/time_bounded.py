@@ -25,6 +25,7 @@ from streamwork.operators.joins import matching
 from streamwork.operators.joins.columns import (
     Array,
     batch_of,
+    former_names,
     in_pieces,
     kept_fields,
     keys_of,
@@ -94,9 +95,11 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
             for n, side in enumerate(sides)
         )
         fields = {"matched": (bool, False)} if any(self._outer) else {}
+        former: dict[str, str] = {}
         for number, side in enumerate(sides):
             fields |= kept_fields(side.event, self._columns[number], PREFIXES[number])
-        self._record = make_record("JoinRow", fields)
+            former |= former_names(side.event, PREFIXES[number])
+        self._record = make_record("JoinRow", fields, former)
         self.keeps_key = not kind.keeps_right or sides[LEFT].key == sides[RIGHT].key
         self._numbering = Numbering()
 

@@ -133,7 +133,8 @@ class WindowPlan(AggregatePlan):
     def partial(self) -> type[Event]:
         """A partial aggregate of one key and window."""
         columns = {name: kind for name, (kind, _) in self.columns.items()}
-        return make_event(f"Partial{self.to.__name__}", {**self.key_types, START: datetime, END: datetime, **columns})
+        fields = {**self.key_types, START: datetime, END: datetime, **columns}
+        return make_event(f"Partial{self.to.__name__}", fields, {**self.event.renamed_from, **self._former})
 
     @cached_property
     def record(self) -> type[Record]:
@@ -145,7 +146,18 @@ class WindowPlan(AggregatePlan):
             own[END] = (datetime | None, None)
         if self.clock is not None and self.due == CLOSES:
             own[CLOSES] = (datetime | None, None)
-        return make_record(f"{self.to.__name__}Window", {**own, **self.columns})
+        return make_record(f"{self.to.__name__}Window", {**own, **self.columns}, self._former)
+
+    @property
+    def _former(self) -> dict[str, str]:
+        """Columns of aggregates whose field of the result was renamed: the names of columns begin with its name."""
+        renamed = self.to.renamed_from
+        return {
+            column: f"{renamed[one.name]}{column[len(one.name) :]}"
+            for one in self.aggregates
+            if one.name in renamed
+            for column in one.columns
+        }
 
     @cached_property
     def sub_key(self) -> type[Record]:

@@ -79,7 +79,8 @@ class TopPlan:
     def sub_key(self) -> type[Record]:
         """The key of the event; if windows have none, there is one event, and its rank is 1."""
         known = annotations_of(self.window.to)
-        return make_record("TopKey", {name: (known[name], None) for name in self.window.key} or {RANK: (int, 1)})
+        fields = {name: (known[name], None) for name in self.window.key} or {RANK: (int, 1)}
+        return make_record("TopKey", fields, self.window.to.renamed_from)
 
     @cached_property
     def values(self) -> tuple[str, ...]:
@@ -90,7 +91,8 @@ class TopPlan:
     def record(self) -> type[Record]:
         known = annotations_of(self.window.to)
         kept = {name: (known[name] | None, None) for name in self.values}
-        return make_record(f"Top{self.window.to.__name__}Row", {CLOSES: (datetime, BEGINNING), **kept})
+        fields = {CLOSES: (datetime, BEGINNING), **kept}
+        return make_record(f"Top{self.window.to.__name__}Row", fields, self.window.to.renamed_from)
 
 
 class _TopOperator(TableOperator[Any, Any, Any]):
