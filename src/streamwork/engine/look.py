@@ -19,7 +19,7 @@ class Look:
         return max(1, min(most, int(self._events / max(1, partitions))))
 
     def took(self, seconds: float, was_full: bool, most: int) -> None:
-        """A round took so long. `was_full`: a partition gave all that it was asked for. `most` is that of all partitions."""
+        """A round took so long. `was_full`: a partition gave all of its share. `most` is that of all partitions."""
         if seconds > SECONDS:
             self._events = max(1.0, self._events * max(0.1, SECONDS / seconds))
         elif was_full and seconds < SECONDS / 2:
