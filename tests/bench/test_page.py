@@ -43,7 +43,12 @@ def keyed(fused: list[float], skipped: dict[str, str] | None = None) -> dict[str
     }
     many = {"shuffled": contestant(4e5), "fused": contestant(5e5)}
     growth = {"few": 10_000, "many": 1_000_000, "shuffled": {"ratio_many_vs_few": 0.667}}
-    return {**few, "keys": {"10000": few, "1000000": many}, "growth": growth, "settings": {"keys": [10000, 1000000], "repeats": 3}}
+    return {
+        **few,
+        "keys": {"10000": few, "1000000": many},
+        "growth": growth,
+        "settings": {"keys": [10000, 1000000], "repeats": 3},
+    }
 
 
 def semantics(ratio: float = 0.97) -> dict[str, Any]:
