@@ -52,11 +52,12 @@ def test_of_a_job_in_live_mode(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_of_a_job_in_microbatch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["microbatch", "live"])
+def test_of_a_job_on_spark(tmp_path: Path, mode: str) -> None:
     place = Place(tmp_path, latest="")
     place.give(12)
     run = subprocess.Popen(
-        [PROGRAM, "run", "usage.py", "--no-restart"],
+        [PROGRAM, "run", "usage.py", "--no-restart", "--mode", mode],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
