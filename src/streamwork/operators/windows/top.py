@@ -79,7 +79,7 @@ class TopPlan:
     def sub_key(self) -> type[Record]:
         """The key of the event; if windows have none, there is one event, and its rank is 1."""
         known = annotations_of(self.window.to)
-        fields = {name: (known[name], None) for name in self.window.key} or {RANK: (int, 1)}
+        fields: dict[str, tuple[Any, Any]] = {name: (known[name], None) for name in self.window.key} or {RANK: (int, 1)}
         return make_record("TopKey", fields, self.window.to.renamed_from)
 
     @cached_property
