@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 import evolving
 from evolving import VERSIONS, Evolving, Text
+from rewriting_crashes import BreakAt, break_everywhere, power_fails_in, write_nothing_prepared
 from sample import Payment, payments
 from streamwork import Digits, JobFailed, Record, Refused
-from streamwork.epoch import Manifest, Phase
-from streamwork.epoch.recovery.rewriting import Rewriting
 from streamwork.epoch.start_records import Drop
 from streamwork.state.evolution import Evolution
-from streamwork.testing.disk import DiskCrashed, Survival
+from streamwork.testing.disk import Survival
 
 LAST = len(VERSIONS) - 1
 
@@ -170,13 +169,7 @@ def prepared(seed: int = 0) -> Evolving:
 
 def cut(world: Evolving, step: int, survival: Survival, version: int) -> bool:
     """Cut the power in a step of the start that migrates. False if the start has fewer steps."""
-    world.disk.crash_at(world.disk.steps + step)
-    try:
-        world.life(0, version)
-    except DiskCrashed:
-        world.disk.crash(survival)
-    else:
-        world.disk.crash_at(None)
+    if not power_fails_in(world, step, survival, lambda: world.life(0, version)):
         return False
     # The state is that of the old version or of the new one, as a whole.
     newest = world.store.manifest(max(world.store.completed()))
@@ -204,30 +197,15 @@ def test_a_power_cut_at_some_steps() -> None:
     cut_everywhere(Survival.SEEDED, 3, stride=6)
 
 
-class BreakAt:
-    """Breaks off after the n-th phase that it is told of."""
+def break_off_everywhere() -> None:
+    def start(world: Evolving, at: BreakAt) -> None:
+        world.life(0, version=3, listener=at)
 
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise DiskCrashed
-
-
-def break_everywhere() -> None:
-    phase, more = 0, True
-    while more:
-        world = prepared()
-        try:
-            world.life(0, version=3, listener=BreakAt(phase))
-            more = False
-        except DiskCrashed:
-            phase += 1
+    def end(world: Evolving) -> None:
         world.life(version=3)
         world.check()
-    assert phase >= 6, "register, read, prepare, commit, complete, ready"
+
+    break_everywhere(prepared, start, end)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -235,26 +213,16 @@ def test_a_driver_that_dies_after_any_phase_leaves_what_the_next_one_needs(
     deterministic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evolving.Sum, "deterministic", deterministic)
-    break_everywhere()
+    break_off_everywhere()
 
 
 def test_control_a_ledger_that_is_moved_before_the_manifest_is_durable_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = Rewriting._prepare
-
-    def forgets(self: Rewriting, *args: Any) -> Manifest:
-        kept = self._store.write_prepared
-        self._store.write_prepared = lambda manifest: None  # type: ignore[method-assign]
-        try:
-            return real(self, *args)
-        finally:
-            self._store.write_prepared = kept  # type: ignore[method-assign]
-
-    monkeypatch.setattr(Rewriting, "_prepare", forgets)
+    write_nothing_prepared(monkeypatch)
     monkeypatch.setattr(evolving.Sum, "deterministic", False)
     with pytest.raises(Refused, match="SW-STATE-DIVERGES"):
-        break_everywhere()
+        break_off_everywhere()
 
 
 def test_control_rows_that_are_not_migrated_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

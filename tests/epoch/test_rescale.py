@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rewriting_crashes import BreakAt, break_everywhere, power_fails_in, write_nothing_prepared
 from sample import Summing, expected_journal, payments
 from savepoint_world import World
 from streamwork import Refused
 from streamwork.engine.instance import row_format
-from streamwork.epoch import Driver, Manifest, Phase
-from streamwork.epoch.recovery.rewriting import Rewriting
+from streamwork.epoch import Driver
 from streamwork.job import Graph
 from streamwork.state import StateFiles
 from streamwork.state import restore_plan as plans
 from streamwork.state.restore_plan import ComponentPlan, groups_of
 from streamwork.state.view import StateView
-from streamwork.testing.disk import DiskCrashed, Survival
+from streamwork.testing.disk import Survival
 
 
 class Rescaled(World):
@@ -110,13 +110,7 @@ def prepared(seed: int = 0) -> Rescaled:
 
 def cut(world: Rescaled, step: int, survival: Survival, next_parallelism: int) -> bool:
     """Cut the power in a step of the start that rescales. False if the start has fewer steps."""
-    world.disk.crash_at(world.disk.steps + step)
-    try:
-        world.life(0, parallelism=8)
-    except DiskCrashed:
-        world.disk.crash(survival)
-    else:
-        world.disk.crash_at(None)
+    if not power_fails_in(world, step, survival, lambda: world.life(0, parallelism=8)):
         return False
     world.life(0, parallelism=next_parallelism)
     counted = set(world.store.manifest(max(world.store.completed())).components["sums"])
@@ -146,30 +140,15 @@ def test_a_power_cut_at_some_steps() -> None:
     cut_everywhere(Survival.SEEDED, 2, stride=7)
 
 
-class BreakAt:
-    """Breaks off after the n-th phase that it is told of."""
+def break_off_everywhere() -> None:
+    def start(world: Rescaled, at: BreakAt) -> None:
+        world.life(0, parallelism=8, listener=at)
 
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise DiskCrashed
-
-
-def break_everywhere() -> None:
-    phase, more = 0, True
-    while more:
-        world = prepared()
-        try:
-            world.life(0, parallelism=8, listener=BreakAt(phase))
-            more = False
-        except DiskCrashed:
-            phase += 1
+    def end(world: Rescaled) -> None:
         world.life()
         world.check()
-    assert phase >= 6, "register, read, prepare, commit, complete, ready"
+
+    break_everywhere(prepared, start, end)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -177,26 +156,16 @@ def test_a_driver_that_dies_after_any_phase_leaves_what_the_next_one_needs(
     deterministic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Summing, "deterministic", deterministic)
-    break_everywhere()
+    break_off_everywhere()
 
 
 def test_control_a_ledger_that_is_moved_before_the_manifest_is_durable_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = Rewriting._prepare
-
-    def forgets(self: Rewriting, *args: Any) -> Manifest:
-        kept = self._store.write_prepared
-        self._store.write_prepared = lambda manifest: None  # type: ignore[method-assign]
-        try:
-            return real(self, *args)
-        finally:
-            self._store.write_prepared = kept  # type: ignore[method-assign]
-
-    monkeypatch.setattr(Rewriting, "_prepare", forgets)
+    write_nothing_prepared(monkeypatch)
     monkeypatch.setattr(Summing, "deterministic", False)
     with pytest.raises(Refused, match="SW-STATE-DIVERGES"):
-        break_everywhere()
+        break_off_everywhere()
 
 
 def test_control_without_the_ranges_keys_are_in_several_instances(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,8 +145,7 @@ def started_lines(started: Started) -> list[str]:
     """How it started, and what recovery found and did."""
     if started.new:
         return ["new", *started.story]
-    rolled = ", which was prepared and is now rolled forward" if started.rolled_forward is not None else ""
-    return [f"resumed at checkpoint {started.resumed_at}{rolled}", *started.story]
+    return [f"resumed at checkpoint {started.resumed_at}", *started.story]
 
 
 def end_lines(outcome: Outcome) -> list[str]:

@@ -14,6 +14,7 @@ from streamwork.cli.output import JSON, print_json, say
 from streamwork.epoch.job_folder import open_store
 from streamwork.errors import WrongUse
 from streamwork.run.rescaling import rescale
+from streamwork.wording import plural
 from streamwork.world import RealClock
 
 
@@ -31,9 +32,11 @@ def rescale_command(job: str, root: Path | None, counts: tuple[str, ...], as_jso
         return
     for one in done.components:
         if one.before == one.now and done.base == done.checkpoint:
-            say(f"{one.component} is divided among {one.now} instances already")
+            say(f"{one.component} is divided among {plural(one.now, 'instance')} already")
         else:
-            say(f"{one.component}: {one.before} instances -> {one.now}, {one.rows:,} rows, {one.bytes:,} bytes")
+            say(
+                f"{one.component}: {plural(one.before, 'instance')} -> {one.now}, {plural(one.rows, 'row')}, {one.bytes:,} bytes"
+            )
     say(f"checkpoint {done.checkpoint} of job {done.job}, root {done.root}; {done.seconds:.1f} s")
     for note in done.notes:
         say(f"note: {note}")

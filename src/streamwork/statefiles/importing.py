@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -16,10 +15,9 @@ import pyarrow as pa
 
 from streamwork.components import Position
 from streamwork.epoch.manifest import Manifest
-from streamwork.epoch.savepoints import FOLDER, FORMAT, Begun, GraphRecord, SavepointRecord, SavepointWriter
-from streamwork.epoch.savepoints.record import GRAPH, JOB, manifest_path
+from streamwork.epoch.savepoints import FOLDER, Begun, SavepointRecord, SavepointWriter
+from streamwork.epoch.savepoints.sealing import Content, seal
 from streamwork.epoch.savepoints.writer import check_free
-from streamwork.epoch.sealed import to_bytes
 from streamwork.epoch.store import Identity, Store
 from streamwork.errors import Refused, WrongUse
 from streamwork.job import Graph, Job
@@ -96,37 +94,5 @@ def _write(
             path = f"state/{component}/{instance}/{0:012d}-0-{secrets.token_hex(4)}{SNAPSHOT}"
             state[component][instance] = (writer.files.write(path, rows, check.rows.key_names),)
     manifest = Manifest(0, 0, "", 0, identity.uid, Position(), state, {}, {}, graph.fingerprint)
-    graph_record, begun = GraphRecord.of(graph), writer.begun
-    others = (
-        writer.add(JOB, to_bytes(identity)),
-        writer.add(manifest_path(0), manifest.to_bytes()),
-        writer.add_sealed(GRAPH, graph_record),
-    )
-    return writer.seal(
-        SavepointRecord(
-            format=FORMAT,
-            name=begun.name,
-            created=begun.created,
-            by=begun.by,
-            note=begun.note,
-            written_by=version("streamwork"),
-            job=identity.job,
-            uid=identity.uid,
-            groups=identity.groups,
-            epoch=0,
-            fence=0,
-            manifest_sha256=manifest.sha256,
-            semantics=graph_record.semantics,
-            tracking=graph_record.tracking,
-            positions=Position(),
-            parallelism={node.id: node.parallelism for node in graph.nodes},
-            ledgers={},
-            state=state,
-            waiting=(),
-            letters={},
-            inbox=(),
-            others=others,
-            params=graph_record.params,
-            origin=f"imported: {', '.join(f'{name} with {table.num_rows:,} rows' for name, table in tables.items())}",
-        )
-    )
+    made = ", ".join(f"{name} with {table.num_rows:,} rows" for name, table in tables.items())
+    return seal(writer, graph, identity, manifest, Content(state, origin=f"imported: {made}"))

@@ -275,7 +275,7 @@ class Recovery:
     def _story(self, point: RestorePoint, torn: bool) -> tuple[str, ...]:
         """What was found and done, as lines of text."""
         lines = [f"checkpoint {epoch} cannot be used: {why}" for epoch, why in point.passed_over]
-        if not point.completed:
+        if not point.completed and point.at.is_computed:
             lines.append(f"checkpoint {point.at.epoch} was prepared: it is rolled forward, nothing is computed again")
         if torn:
             lines.append(f"a copy of checkpoint {point.at.epoch} was damaged; its twin stands in")

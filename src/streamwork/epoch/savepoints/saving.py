@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-
-from msgspec import UNSET
 
 from streamwork.components import Position, ReadProgress, Sink
 from streamwork.delivery import Inbox
@@ -24,20 +21,9 @@ from streamwork.delivery.inbox import INBOX_FILE, taken_key
 from streamwork.delivery.letters import STAGED_LETTERS
 from streamwork.engine.instance import row_format
 from streamwork.epoch.manifest import Manifest
-from streamwork.epoch.savepoints.graph_record import GraphRecord
-from streamwork.epoch.savepoints.record import (
-    FORMAT,
-    GRAPH,
-    JOB,
-    SOURCES,
-    Begun,
-    Expected,
-    SavepointRecord,
-    StateChains,
-    manifest_path,
-)
+from streamwork.epoch.savepoints.record import SOURCES, Begun, Expected, SavepointRecord, StateChains
+from streamwork.epoch.savepoints.sealing import Content, seal
 from streamwork.epoch.savepoints.writer import SavepointWriter
-from streamwork.epoch.sealed import to_bytes
 from streamwork.epoch.store import Identity, Store
 from streamwork.errors import Refused
 from streamwork.job import Graph
@@ -112,51 +98,23 @@ class Saver:
         self, writer: SavepointWriter, captured: Captured, instead: StateChains | None = None, origin: str = ""
     ) -> SavepointRecord:
         """3, 4. `instead` has the files of components whose state was written already, and `origin` says how it was made."""
-        manifest, identity, graph, begun = captured.manifest, captured.identity, self._graph, writer.begun
-        record = GraphRecord.of(graph)
-        others = [
-            writer.add(JOB, to_bytes(identity)),
-            writer.add(manifest_path(manifest.epoch), manifest.to_bytes()),
-            writer.add_sealed(GRAPH, record),
-        ]
-        if captured.sources is not None:
-            others.append(writer.add(SOURCES, captured.sources))
-        folder = self._store.folder
+        manifest, folder, graph = captured.manifest, self._store.folder, self._graph
         ledgered = [n.id for n in graph.sinks if isinstance(n.component, Sink) and n.component.kind.keeps_ledger]
         expected = Expected(manifest.positions, manifest.sha256)
-        return writer.seal(
-            SavepointRecord(
-                format=FORMAT,
-                name=begun.name,
-                created=begun.created,
-                by=begun.by,
-                note=begun.note,
-                written_by=version("streamwork"),
-                job=identity.job,
-                uid=identity.uid,
-                groups=identity.groups,
-                epoch=manifest.epoch,
-                fence=manifest.fence,
-                manifest_sha256=manifest.sha256,
-                semantics=record.semantics,
-                tracking=record.tracking,
-                positions=manifest.positions,
-                beyond=captured.beyond,
-                parallelism={node.id: node.parallelism for node in graph.nodes},
-                ledgers=dict.fromkeys(ledgered, expected) if graph.promise.exactly_once else {},
-                state=self._state(writer, captured, instead or {}),
-                waiting=tuple(writer.copy(folder, ref, INBOX_FILE) for ref in manifest.failed),
-                letters={
-                    component: {by: writer.copy(folder, ref, STAGED_LETTERS) for by, ref in staged.items()}
-                    for component, staged in manifest.letters.items()
-                },
-                inbox=tuple(writer.add(path, self._store.disk.read(folder / path)) for path in captured.inbox),
-                others=tuple(others),
-                consumer=begun.consumer,
-                params=record.params,
-                origin=origin or UNSET,
-            )
+        content = Content(
+            state=self._state(writer, captured, instead or {}),
+            waiting=tuple(writer.copy(folder, ref, INBOX_FILE) for ref in manifest.failed),
+            letters={
+                component: {by: writer.copy(folder, ref, STAGED_LETTERS) for by, ref in staged.items()}
+                for component, staged in manifest.letters.items()
+            },
+            inbox=tuple(writer.add(path, self._store.disk.read(folder / path)) for path in captured.inbox),
+            others=() if captured.sources is None else (writer.add(SOURCES, captured.sources),),
+            ledgers=dict.fromkeys(ledgered, expected) if graph.promise.exactly_once else {},
+            beyond=captured.beyond,
+            origin=origin,
         )
+        return seal(writer, graph, captured.identity, manifest, content)
 
     def _state(self, writer: SavepointWriter, captured: Captured, instead: StateChains) -> StateChains:
         return instead | {
