@@ -1,4 +1,4 @@
-"""kill -9 while a savepoint is made of a living job or at rest, and while a job is forked: before each of their files."""
+"""kill -9 while a savepoint is made of a living job or at rest, a job is forked, or state is migrated: before each file."""
 
 from __future__ import annotations
 
@@ -125,3 +125,45 @@ def test_a_kill_while_a_job_is_forked(place: Place, files: int) -> None:
     assert place.journal("journal_b.db") == sorted(set(expected(place.given)) - set(expected(place.given[:12])))
     place.catch_up()
     assert place.journal() == expected(place.given)
+
+
+MIGRATED = """class Totals(Record):
+    schema_version = 2
+    text: str = "0 0"
+
+    @classmethod
+    def migrate(cls, row, version):
+        return cls(f"{row['number']} {row['total']}")
+
+    @property
+    def number(self):
+        return int(self.text.split()[0])
+
+    @number.setter
+    def number(self, value):
+        self.text = f"{value} {self.total}"
+
+    @property
+    def total(self):
+        return int(self.text.split()[1])
+
+    @total.setter
+    def total(self, value):
+        self.text = f"{self.number} {value}"
+"""
+
+
+@pytest.mark.parametrize("files", quick_every(6, [4, 0, 1, 2, 3, 5, 6, 8, 11, 15, 90]))
+def test_a_kill_while_a_start_migrates_the_state(place: Place, files: int) -> None:
+    """Before each change of a file of the start: it leaves the old state or the new one, and the next start goes on."""
+    file = place.folder / "usage.py"
+    old = "class Totals(Record):\n    number: int = 0\n    total: int = 0\n"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, MIGRATED))
+    place.give(4)
+    run = ("run", "usage.py", "--mode", "local", "--until-caught-up", "--no-restart")
+    code = code_of(begin(place, f"{ROOT}{os.sep}usage{os.sep}", files, *run))
+    assert (code == LIVED) is (files == 90)
+    place.give(3)
+    place.catch_up()
+    assert place.journal() == expected(place.given) and place.latest() == last(expected(place.given))
