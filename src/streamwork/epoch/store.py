@@ -289,6 +289,10 @@ class Store:
         for path in paths:
             self.disk.discard(inside(self.folder, path))
 
+    def files_of(self, epoch: int) -> list[str]:
+        """The state files and outputs of an epoch that are there, named by a manifest or not."""
+        return sorted(path for path, number, _ in self._files() if number == epoch)
+
     def _files(self) -> Iterator[tuple[str, int, int]]:
         """(path below the folder, its epoch, the fence that wrote it) of every state file and output."""
         for folder in self._folders():
