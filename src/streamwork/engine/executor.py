@@ -121,6 +121,11 @@ class Executor:
         return self.closes is not None and is_between and self.closes(self._planned[0].epoch)
 
     @property
+    def dispatcher(self) -> Dispatcher:
+        """Its inputs, and which of them are blocked. For readers."""
+        return self._dispatcher
+
+    @property
     def waiting(self) -> int:
         """The number of items at the inputs."""
         return sum(len(channel.items) for channel in self._dispatcher.inputs)

@@ -22,9 +22,14 @@ class Dispatcher:
         self._align = align
         self._arrived: dict[int, dict[str, CheckpointEvent]] = {}  # epoch -> input -> event, until it is on all inputs
 
+    @property
+    def blocked(self) -> set[str]:
+        """The inputs whose checkpoint event has come, while others still lack it."""
+        return {name for arrived in self._arrived.values() for name in arrived} if self._align else set()
+
     def ready(self) -> list[Channel]:
         """The inputs that have an item and are not blocked."""
-        blocked = {name for arrived in self._arrived.values() for name in arrived} if self._align else set()
+        blocked = self.blocked
         return [channel for channel in self.inputs if channel.items and channel.name not in blocked]
 
     def receive(self, channel: Channel) -> Aligned | Data | Watermark | Idle | None:

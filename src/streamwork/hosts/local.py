@@ -52,6 +52,11 @@ class LocalHost(Host):
         self._engine: Engine | None = None
         self._wasted: list[Counts] = []
 
+    @property
+    def engine(self) -> Engine | None:
+        """The engine that computes; None before the first epoch, and after an error."""
+        return self._engine
+
     def open(self, graph: Graph) -> None:
         """Refuses sources that only Spark can read."""
         for node in graph.planned:

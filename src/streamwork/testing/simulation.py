@@ -43,6 +43,25 @@ class Guards:
     ledger: bool = True
 
 
+class Observer:
+    """Is shown a run as it goes on; this one does nothing. An observer changes nothing of what it is shown."""
+
+    def on_start(self, life: int, host: LocalHost, store: Store, tables: Mapping[str, Table]) -> None:
+        """A driver is about to start; `tables` are the sinks."""
+
+    def on_step(self, step: int) -> None:
+        """A step begins: the run crashes here if `crash_at` says so. What was shown before has happened."""
+
+    def on_turn(self, chosen: Choice) -> None:
+        """The schedule has chosen this turn; it has not happened yet."""
+
+    def on_phase(self, phase: Phase, epoch: int) -> None:
+        """A phase of the protocol is done. The next step follows at once."""
+
+    def on_crash(self) -> None:
+        """The machine crashes."""
+
+
 @dataclass
 class Result:
     """The results of a run."""
@@ -73,16 +92,26 @@ def run(
     guards: Guards | None = None,
     ends_known: EndKnown = EndKnown.BY_PLAN,
     bound: Bound = CHANNEL_BOUND,
+    observer: Observer | None = None,
 ) -> Result:
     """Run a job until its input is processed, or until `until` returns True after a checkpoint.
 
     `crash_at`: step numbers, counted over the whole run, at which the machine crashes. `epoch_events`: the number of events
     that an epoch reads from each partition of an input, and from each source without an input here (by default the seed chooses
     it for inputs). `partitions`: the number of partitions of each input. `ends_known`: how the host reads them.
-    `bound`: the most that may wait in a channel between two instances.
+    `bound`: the most that may wait in a channel between two instances. `observer`: is shown each step.
     """
     simulation = _Simulation(
-        job, inputs or {}, seed, crash_at, epoch_events, partitions, guards or Guards(), ends_known, bound
+        job,
+        inputs or {},
+        seed,
+        crash_at,
+        epoch_events,
+        partitions,
+        guards or Guards(),
+        ends_known,
+        bound,
+        observer or Observer(),
     )
     return simulation.run(until)
 
@@ -99,7 +128,9 @@ class _Simulation:
         guards: Guards,
         ends_known: EndKnown,
         bound: Bound,
+        observer: Observer,
     ) -> None:
+        self._observer = observer
         self._bound = bound
         self._ends_known = ends_known
         self._random = random.Random(seed)
@@ -109,7 +140,7 @@ class _Simulation:
         self._began = self._clock.monotonic()
         self._disk = SimulatedDisk(seed=self._random.randrange(2**31))
         crashes = [crash_at] if isinstance(crash_at, int) else list(crash_at or ())
-        self._schedule = _Crashing(random.Random(self._random.randrange(2**31)), set(crashes))
+        self._schedule = _Crashing(random.Random(self._random.randrange(2**31)), set(crashes), observer)
         components = job.components
         self._tables = {name: Table() for name, component in components.items() if isinstance(component, Sink)}
         for name in inputs:
@@ -160,6 +191,7 @@ class _Simulation:
                 depth=2,
                 processes=self._processes,
             )
+            self._observer.on_start(life, host, store, self._tables)
             try:
                 started = driver.start()
                 if life > 1:
@@ -171,6 +203,7 @@ class _Simulation:
                         break
                 return self._result(store, driver.at, life)
             except DiskCrashed:
+                self._observer.on_crash()
                 self._disk.crash()
                 self._processes.restart()
         raise AssertionError(f"the run did not end after {MOST_LIVES} starts: {self._story}")
@@ -181,6 +214,7 @@ class _Simulation:
         if phase in (Phase.PREPARE, Phase.READY):  # retention has not pruned the manifest yet
             found = Store(self._disk, ROOT, self._graph.job).manifest(epoch)
             self._manifests[found.sha256] = found
+        self._observer.on_phase(phase, epoch)
         self._schedule.count()
 
     def _die(self) -> None:
@@ -216,17 +250,21 @@ class _Simulation:
 class _Crashing(Schedule):
     """A seeded order, with a crash of the machine at given steps."""
 
-    def __init__(self, rng: random.Random, crashes: set[int]) -> None:
+    def __init__(self, rng: random.Random, crashes: set[int], observer: Observer) -> None:
         self.steps = 0
         self._random = rng
         self._crashes = crashes
+        self._observer = observer
 
     def choose(self, choices: Sequence[Choice]) -> Choice:
         self.count()
-        return self._random.choice(choices)
+        chosen = self._random.choice(choices)
+        self._observer.on_turn(chosen)
+        return chosen
 
     def count(self) -> None:
         self.steps += 1
+        self._observer.on_step(self.steps)
         if self.steps in self._crashes:
             raise DiskCrashed
 
