@@ -10,6 +10,7 @@ import streamwork
 from streamwork.cli.check_command import check_command
 from streamwork.cli.compare_command import compare_command
 from streamwork.cli.console_command import console_command
+from streamwork.cli.explain_command import explain_command
 from streamwork.cli.history_command import history_command
 from streamwork.cli.job_commands import checkpoints_command, status_command, stop_command
 from streamwork.cli.lambda_commands import lambda_group
@@ -45,6 +46,7 @@ for command in (
     stop_command,
     checkpoints_command,
     history_command,
+    explain_command,
     check_command,
     rescale_command,
     savepoint_group,
