@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamwork.console import reads
+from streamwork.console import explain, reads
 from streamwork.console.routing import Route
 
-ROUTES: tuple[Route, ...] = (*reads.ROUTES,)
+ROUTES: tuple[Route, ...] = (*reads.ROUTES, *explain.ROUTES)
