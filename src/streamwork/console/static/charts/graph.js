@@ -35,7 +35,7 @@ export function Graph({ nodes, edges, to, label }) {
     </svg>
     <ul>${nodes.map((node) => {
       const place = plan.places.get(node.id);
-      return html`<li key=${node.id}><a class=${`node ${node.kind} ${node.tone ?? ""}`} href=${to(node.id)} aria-label=${said(node)}
+      return html`<li key=${node.id}><a class=${`node ${node.kind} ${node.tone ?? ""}`} href=${to(node.id)}
           style=${{ left: `${place.x}px`, top: `${place.y}px`, width: `${place.width}px`, height: `${place.height}px` }}>
         <span class="kind">${kindOf(node)}</span>
         <span class="name" title=${node.id}>${node.id}</span>
@@ -55,9 +55,6 @@ export function more(node) {
   if (known(node.keys) && (node.keys || node.bytes)) return `${short(node.keys)} keys, ${bytes(node.bytes)}`;
   return known(node.bytes) && node.bytes ? `state ${bytes(node.bytes)}` : "";
 }
-
-const said = (node) =>
-  [`${node.kind} ${node.id}`, rate(node.rate), more(node)].filter((one) => one && one !== "–").join(", ");
 
 const state = (edge) => (edge.full ? "full" : edge.dropped ? "drops" : "");
 

@@ -1,6 +1,6 @@
 // The first tab of a job: figures, findings, graph, the newest epochs, input, state, event time, latency.
 
-import { Card, Chart, Figures, Table, html } from "../core/parts.js";
+import { Card, Chart, Figures, Table, html, useRef } from "../core/parts.js";
 import { jobPath, useJson } from "../core/api.js";
 import { ago, bytes, clock, count, duration, known, rate, short } from "../core/format.js";
 import { jobLink } from "../core/route.js";
@@ -194,20 +194,39 @@ function StateCard({ history }) {
     series=${largest.map((one) => ({ name: one.component, points: one.points.map((point) => [point.at, point.bytes]) }))} />`;
 }
 
+const MOST_POINTS = 300;
+
+/** The newest checkpoints that came while this page was open: [processing time, how far event time was behind], by partition. */
+function useTrail(job) {
+  const trail = useRef(new Map());
+  const at = job.status.completed_at;
+  for (const one of job.event_time ?? []) {
+    const name = partitionName(one);
+    const points = trail.current.get(name) ?? [];
+    if (known(at) && known(one.behind) && points.at(-1)?.[0] !== at)
+      trail.current.set(name, [...points, [at, one.behind]].slice(-MOST_POINTS));
+  }
+  return trail.current;
+}
+
+const partitionName = (one) => (one.partition === "" ? one.source : `${one.source}/${one.partition}`);
+
 function EventTime({ job }) {
+  const trail = useTrail(job);
   if (!job.event_time?.length) return null;
   const most = Math.max(1, ...job.event_time.map((one) => one.behind ?? 0));
-  const name = (one) => (one.partition === "" ? one.source : `${one.source}/${one.partition}`);
-  return html`<${Chart} title="Event time against processing time" cli=${job.cli} note="How far the watermark of the newest checkpoint was behind the clock."
-    chart=${() =>
-      html`<ul class="spread wide" aria-label="Distance of event time">${job.event_time.map(
-        (one) => html`<li key=${name(one)}>
-      <span class="wrap">${name(one)}</span><span class="track" aria-hidden="true"><span class="fill" style=${{ width: `${Math.max(1, (100 * (one.behind ?? 0)) / most)}%` }}></span></span>
-      <span class="figure">${known(one.behind) ? duration(one.behind) : "–"}</span></li>`,
-      )}</ul>`}
+  const latest = [...job.event_time].sort((one, other) => (other.behind ?? 0) - (one.behind ?? 0)).slice(0, 2);
+  const series = latest.map((one) => ({ name: partitionName(one), points: trail.get(partitionName(one)) ?? [] }));
+  return html`<${Chart} title="Event time against processing time" cli=${job.cli} note="How far the watermark of the newest checkpoint was behind the clock; the lines begin when this page was opened."
+    chart=${() => html`<div class="stack-s"><ul class="spread wide" aria-label="Distance of event time">${job.event_time.map(
+      (one) => html`<li key=${partitionName(one)}>
+      <span class="wrap">${partitionName(one)}</span><span class="track" aria-hidden="true"><span class="fill" style=${{ width: `${Math.max(1, (100 * (one.behind ?? 0)) / most)}%` }}></span></span>
+      <span class="figure">${duration(one.behind)}</span></li>`,
+    )}</ul>
+      ${series.some((one) => one.points.length > 1) && html`<${Lines} series=${series} as=${duration} label="Event time behind processing time" />`}</div>`}
     table=${() =>
-      html`<${Table} caption="Event time" rows=${job.event_time} rowKey=${name} columns=${[
-        { head: "Partition", row: true, wrap: true, cell: name },
+      html`<${Table} caption="Event time" rows=${job.event_time} rowKey=${partitionName} columns=${[
+        { head: "Partition", row: true, wrap: true, cell: partitionName },
         { head: "Watermark", cell: (one) => clock(one.watermark) },
         { head: "Behind", number: true, cell: (one) => duration(one.behind) },
       ]} />`} />`;

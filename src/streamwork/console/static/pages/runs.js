@@ -1,8 +1,8 @@
 // The runs of a job: its drivers, the errors that ended or restarted them, events in retry, input in doubt, and the log.
 
-import { Card, Cli, Facts, Table, Trouble, html } from "../core/parts.js";
+import { Card, Chip, Cli, Facts, Table, Trouble, html, useState } from "../core/parts.js";
 import { jobPath, useJson } from "../core/api.js";
-import { clock, count, duration } from "../core/format.js";
+import { clock, count, duration, known } from "../core/format.js";
 import { lifeOf, processText } from "./life.js";
 
 export function Runs({ job, name, now }) {
@@ -63,19 +63,40 @@ export function Runs({ job, name, now }) {
   </div>`;
 }
 
+const TONES = { error: "bad", warning: "warn" };
+
+/** What the job has written to its log, newest first; a failed task with its traceback. */
 function Log({ name, version }) {
-  const found = useJson(jobPath(name, "log"), version);
+  const [errors, setErrors] = useState(false);
+  const found = useJson(`${jobPath(name, "log")}?last=200${errors ? "&errors=1" : ""}`, version);
   if (found.error?.status === 404) return null;
   if (found.error) return html`<${Trouble} error=${found.error} />`;
   if (!found.data) return null;
-  const lines = found.data.lines ?? [];
-  const text = lines
-    .map((line) =>
-      typeof line === "string"
-        ? line
-        : [clock(line.at), line.level, line.text ?? line.message, line.traceback].filter(Boolean).join(" "),
-    )
-    .join("\n");
-  return html`<${Card} title="Log" footer=${html`<${Cli} command=${found.data.cli} />`}>
-    ${text ? html`<pre class="text" tabindex="0" aria-label="Log">${text}</pre>` : html`<p class="empty">The log is empty.</p>`}</${Card}>`;
+  const entries = [...found.data.entries].reverse();
+  const aside = html`<label class="check"><input type="checkbox" checked=${errors} onChange=${(event) => setErrors(event.target.checked)} /> Errors only</label>`;
+  return html`<${Card} title="Log" id="log" aside=${aside} footer=${html`<${Cli} command=${found.data.cli} />`}>
+    ${
+      entries.length
+        ? html`<ol class="log" tabindex="0" aria-label="Entries of the log, newest first">${entries.map((one, at) => html`<${Entry} key=${`${one.time} ${entries.length - at}`} entry=${one} />`)}</ol>`
+        : html`<p class="empty">${errors ? "No error in the log." : "The log is empty."}</p>`
+    }
+  </${Card}>`;
+}
+
+function Entry({ entry }) {
+  const at = Date.parse(entry.time) / 1000;
+  const where = [
+    entry.component && `${entry.component}${known(entry.instance) ? `[${entry.instance}]` : ""}`,
+    known(entry.epoch) && `epoch ${entry.epoch}`,
+    known(entry.fence) && `fence ${entry.fence}`,
+  ]
+    .filter(Boolean)
+    .join(", ");
+  return html`<li>
+    <p class="small quiet"><time datetime=${entry.time}>${Number.isNaN(at) ? entry.time : clock(at)}</time> <${Chip} tone=${TONES[entry.level] ?? ""}>${entry.level}</${Chip}> ${where}</p>
+    <p class="wrap">${entry.code ? html`<strong>${entry.code}</strong> ` : ""}${entry.message}</p>
+    ${entry.cause && html`<p class="wrap quiet">${entry.cause}</p>`}
+    ${entry.action && html`<p class="wrap">${entry.action}</p>`}
+    ${entry.traceback && html`<details><summary>Traceback</summary><pre class="text" tabindex="0" aria-label="Traceback">${entry.traceback}</pre></details>`}
+  </li>`;
 }
