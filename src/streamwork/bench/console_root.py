@@ -91,7 +91,9 @@ def _write_checkpoints(store: Store, newest: int) -> None:
 def _write_history(path: Path, epochs: int, clock: Clock) -> None:
     path.unlink()
     now, history = clock.now(), History(path)
-    history.input_ends([InputEnd("payments", "0", 0, 30 * FIRST_EPOCHS + BEHIND, "events", now)], _samples(now))
+    history.input_ends([InputEnd("payments", "0", 0, 30 * FIRST_EPOCHS + BEHIND, "events", now)])
+    for sample in _samples(now):  # one by one, as a driver does: each call thins older ones
+        history.input_ends([], [sample])
     points = range(STATE_POINTS - 1, -1, -1)
     history.state_sizes([StateSize("sums", now - 60.0 * point, 50, 10_000 + point % 7) for point in points])
     seconds = Seconds(plan=0.001, compute=0.05, prepare=0.002, commit=0.003, complete=0.001, prune=0.001)
