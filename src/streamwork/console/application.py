@@ -139,7 +139,7 @@ class ConsoleServer:
                 "root": str(self.root),
                 "actions": self.allow_actions,
                 "at": self.clock.now(),
-                "cli": f"streamwork console {self.root}",
+                "cli": twins.console(self.root),
             }
         )
 

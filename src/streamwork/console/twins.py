@@ -6,6 +6,10 @@ import shlex
 from pathlib import Path
 
 
+def console(root: Path) -> str:
+    return shlex.join(["streamwork", "console", str(root)])
+
+
 def overview(root: Path) -> str:
     return _line("status", root, "--json")
 

@@ -8,8 +8,8 @@ import msgspec
 
 from streamwork.delivery.counts import TOGETHER
 from streamwork.engine.vitals import EdgeVital, InstanceVital
-from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.savepoints.graph_record import GraphRecord, NodeRecord, PortRecord, TypeRecord
+from streamwork.observe.facts import EventTime
 from streamwork.observe.rates import Behind, SourceRate, behind, spread
 from streamwork.observe.status import JobStatus
 
@@ -89,25 +89,26 @@ class JobGraph(msgspec.Struct, frozen=True):
 def job_graph(
     record: GraphRecord,
     status: JobStatus,
-    manifest: Manifest | None,
     sources: Mapping[str, SourceRate],
     rates: Mapping[str, Mapping[int, float]] | None,
 ) -> JobGraph:
-    """`manifest` is the newest completed one; `rates` by component and instance: None if they are not known."""
-    marks = watermarks(record, manifest)
-    nodes = tuple(_node(node, status, manifest, sources, rates, marks.get(node.id)) for node in record.nodes)
+    """`rates` by component and instance: None if they are not known."""
+    marks = watermarks(record, status.event_times)
+    nodes = tuple(_node(node, status, sources, rates, marks.get(node.id)) for node in record.nodes)
     edges = tuple(
         _edge(node, port, text, status, rates) for node in record.nodes for port in node.ports for text in port.inputs
     )
     return JobGraph(nodes, edges)
 
 
-def watermarks(record: GraphRecord, manifest: Manifest | None) -> dict[str, float]:
-    """Component -> its watermark at a checkpoint, in seconds since 1970: the least of what it reads from."""
+def watermarks(record: GraphRecord, times: Sequence[EventTime]) -> dict[str, float]:
+    """Component -> its watermark at a checkpoint, in seconds since 1970: the least of what it reads from. Idle partitions do
+    not count.
+    """
     found: dict[str, float] = {}
-    for name, at in ({} if manifest is None else manifest.watermarks).items():
-        source = name.partition("/")[0]
-        found[source] = min(found.get(source, at / 1e6), at / 1e6)
+    for one in times:
+        if not one.idle:
+            found[one.source] = min(found.get(one.source, one.watermark), one.watermark)
     for node in record.nodes:
         before = {text.partition(":")[0] for port in node.ports for text in port.inputs}
         if known := [found[one] for one in before if one in found]:
@@ -118,7 +119,6 @@ def watermarks(record: GraphRecord, manifest: Manifest | None) -> dict[str, floa
 def _node(
     node: NodeRecord,
     status: JobStatus,
-    manifest: Manifest | None,
     sources: Mapping[str, SourceRate],
     rates: Mapping[str, Mapping[int, float]] | None,
     watermark: float | None,
@@ -140,7 +140,7 @@ def _node(
         dead_letters=status.dead_letters.by_component.get(node.id, 0),
         dropped=committed.get("dropped", 0),
         retrying=sum(one.component == node.id for one in status.retrying),
-        state=_state(node, manifest),
+        state=_state(node, status),
         lag=behind(lag, sources),
         watermark=watermark,
         skew=spread(mine),
@@ -152,13 +152,9 @@ def _name(kind: TypeRecord | None) -> str | None:
     return None if kind is None else kind.name
 
 
-def _state(node: NodeRecord, manifest: Manifest | None) -> NodeState | None:
-    if node.keeps is None or manifest is None or node.id not in manifest.components:
-        return None
-    chains = manifest.components[node.id].values()
-    return NodeState(
-        manifest.counters.get(node.id, {}).get("keys"), sum(ref.bytes for chain in chains for ref in chain)
-    )
+def _state(node: NodeRecord, status: JobStatus) -> NodeState | None:
+    known = status.states.get(node.id)
+    return None if known is None else NodeState(known.keys, sum(known.bytes.values()))
 
 
 def _instances(

@@ -8,7 +8,6 @@ import msgspec
 
 from streamwork.epoch.history.reading import at_once, input_ends, rows, samples
 from streamwork.epoch.job_folder import open_store
-from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.savepoints.graph_record import GraphRecord
 from streamwork.epoch.savepoints.record import GRAPH
 from streamwork.epoch.sealed import read_sealed
@@ -30,6 +29,7 @@ class SourceTime(msgspec.Struct, frozen=True):
     partition: str
     watermark: float  # seconds since 1970
     behind: float | None  # seconds that it was behind the clock when that checkpoint was written
+    idle: bool  # it brings no events, and holds back no other partition
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def read_job(root: Path, job: str, clock: Clock, watch: bool = True) -> JobView:
 def _read(root: Path, job: str, clock: Clock, watch: bool) -> JobView:
     store = open_store(root, job)
     status = read_status(root, job, clock, watch)
-    manifest, record = _manifest(store, status.checkpoint), read_run(store.disk, store.folder)
+    record = read_run(store.disk, store.folder)
     start = StartRecords(store.disk, store.folder / "fences").last()
     return JobView(
         job=job,
@@ -63,8 +63,8 @@ def _read(root: Path, job: str, clock: Clock, watch: bool) -> JobView:
         semantics="" if start is None else start.semantics,
         tracking="" if start is None else start.tracking,
         run=record,
-        graph=_graph(store, status, manifest, record, clock),
-        event_time=_event_time(status, manifest),
+        graph=_graph(store, status, record, clock),
+        event_time=_event_time(status),
     )
 
 
@@ -78,36 +78,28 @@ def read_graph(store: Store) -> GraphRecord | None:
         return None
 
 
-def _graph(
-    store: Store, status: JobStatus, manifest: Manifest | None, run: RunRecord | None, clock: Clock
-) -> JobGraph | None:
+def _graph(store: Store, status: JobStatus, run: RunRecord | None, clock: Clock) -> JobGraph | None:
     record = read_graph(store)
     if record is None:
         return None
     history, now = store.folder / "history.sqlite", clock.now()
     if not status.running:
-        return job_graph(record, status, manifest, {}, None)
+        return job_graph(record, status, {}, None)
     interval = 1.0 if run is None else run.checkpoint_every
     units = {one.source: one.unit for one in input_ends(history)}
     sources = source_rates(samples(history), units, interval, now)
-    return job_graph(
-        record, status, manifest, sources, component_rates(history, rows(history, EPOCHS)[::-1], interval, now)
+    rates = component_rates(history, rows(history, EPOCHS)[::-1], interval, now)
+    return job_graph(record, status, sources, rates)
+
+
+def _event_time(status: JobStatus) -> tuple[SourceTime, ...]:
+    return tuple(
+        SourceTime(
+            one.source,
+            one.partition,
+            one.watermark,
+            None if status.completed_at is None else round(status.completed_at - one.watermark, 3),
+            one.idle,
+        )
+        for one in status.event_times
     )
-
-
-def _manifest(store: Store, epoch: int | None) -> Manifest | None:
-    if epoch is None:
-        return None
-    try:
-        return store.manifest(epoch)
-    except (Refused, OSError):
-        return None  # damaged, or pruned meanwhile
-
-
-def _event_time(status: JobStatus, manifest: Manifest | None) -> tuple[SourceTime, ...]:
-    found = []
-    for name, at in sorted(({} if manifest is None else manifest.watermarks).items()):
-        source, _, partition = name.partition("/")
-        late = None if status.completed_at is None else round(status.completed_at - at / 1e6, 3)
-        found.append(SourceTime(source, partition, at / 1e6, late))
-    return tuple(found)

@@ -14,7 +14,7 @@ from streamwork.epoch.history.values import Result
 from streamwork.epoch.job_folder import open_store
 from streamwork.epoch.manifest import Manifest
 from streamwork.epoch.store import Store
-from streamwork.errors import Refused, StreamworkError
+from streamwork.errors import Refused, StreamworkError, described
 from streamwork.job.names import is_name
 from streamwork.observe.dead_letters import count_letters
 from streamwork.observe.rates import Behind, SourceRate, behind, source_rates, together
@@ -92,6 +92,8 @@ def read_summary(root: Path, job: str, clock: Clock) -> JobSummary:
         return JobSummary(job=job, problem=f"{error.code}: {error.cause}")
     except OSError as error:
         return JobSummary(job=job, problem=str(error))
+    except Exception as error:  # in files that no job has written: the other jobs are shown
+        return JobSummary(job=job, problem=f"its files cannot be read: {described(error)}")
 
 
 def _read(root: Path, job: str, clock: Clock) -> JobSummary:
