@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from order_jobs import PIECE, Counting, Item, Keyed, Parts, Passing
-from streamwork import Job, SqliteSink, shuffle
+from streamwork import Event, Fixed, Job, ListSource, SqliteSink, count, shuffle, single
 from streamwork.engine.executor import Executor
 from streamwork.errors import WrongUse
 from streamwork.flow.brakes import Brakes
@@ -24,6 +25,7 @@ from streamwork.flow.gauge import CHANNEL_BOUND, Bound, Gauge
 from streamwork.flow.wiring import Place
 from streamwork.job import Layout
 from streamwork.run.mode import Mode, policy_note
+from streamwork.run.options import RunOptions
 from streamwork.testing import run
 from streamwork.testing.simulation import Result
 
@@ -180,6 +182,28 @@ def test_after_a_crash_what_is_dropped_is_counted_too(seed: int, crash_at: list[
     assert counts["all"]["processed"] == counts["all"]["delivered"] == sent
 
 
+def test_a_buffer_of_a_component_bounds_what_waits_for_it() -> None:
+    """With the job's bound nothing is dropped; a small buffer of one component drops there, and only there."""
+
+    def job(buffer: int | None) -> Job:
+        job = Job("buffered", checkpoint_every=0, semantics="at-most-once", backpressure="drop")
+        stream = job.source(Parts("in", 2, EVENTS, 9), id="in", parallelism=2)
+        stream.apply(Passing("slow"), id="slow", grouping=single(), buffer=buffer).sink(NONE, id="some")
+        stream.apply(Counting("all"), id="all", grouping=shuffle(), parallelism=2).sink(NONE, id="out")
+        return job
+
+    small = [run(job(1), seed=seed, bound=Bound(events=1_000)).counts for seed in range(5)]
+    assert max(counts["slow"]["dropped"] for counts in small) > 2
+    assert not any(counts["all"]["dropped"] for counts in small)
+    assert all(counts["slow"]["processed"] == 2 * EVENTS for counts in small)
+    assert run(job(None), seed=1, bound=Bound(events=1_000)).counts["slow"]["dropped"] == 0, "the negative control"
+    layout = Layout.of(job(7).graph(), 8, bounds=True)
+    assert layout.buffers[layout.chain_of("slow")] == 7 and layout.buffers[layout.chain_of("all")] is None
+    assert CHANNEL_BOUND.of(7) == Bound(7, CHANNEL_BOUND.bytes) and CHANNEL_BOUND.of(None) == CHANNEL_BOUND
+    with pytest.raises(WrongUse, match="buffer=0"):
+        job(0)
+
+
 # ---- the job --------------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +233,65 @@ def test_a_sink_has_a_policy_of_its_own() -> None:
     layout = Layout.of(job.graph(), 8, bounds=True)
     assert layout.policies[layout.chain_of("out")].value == "drop"
     assert Item in {node.takes for node in layout.graph.sinks}
+
+
+class Reading(Event):
+    zone: str
+    value: int
+    at: datetime
+
+
+class PerZone(Event):
+    zone: str
+    readings: int
+
+
+def readings(job: Job, name: str) -> Any:
+    return job.source(ListSource([], Reading), id=name, time="at")
+
+
+def test_windows_joins_and_tables_have_policies_and_buffers() -> None:
+    job = Job("many", semantics="at-most-once", parallelism=2)
+    drops: dict[str, Any] = {"backpressure": "drop", "buffer": 9}
+    windows = readings(job, "a").window(Fixed("10s"), key="zone", id="windows", **drops)
+    windows.aggregate(PerZone, readings=count()).sink(NONE, id="out-1")
+    left, right = readings(job, "b"), readings(job, "c")
+    left.join(right, key="zone", within="1s", id="both", **drops).sink(NONE, id="out-2")
+    table = readings(job, "d").table(key="zone", id="table", **drops)
+    readings(job, "e").join(table, key="zone", id="looked-up", parallelism=2).sink(NONE, id="out-3")
+    named = readings(job, "f").table(key="zone", id="named")
+    readings(job, "g").join(named, key="zone", id="with-named", **drops).sink(NONE, id="out-4")
+    layout = Layout.of(job.graph(), 8, bounds=True)
+    for name, source in (("windows", "a"), ("both", "b"), ("table", "d"), ("with-named", "g")):
+        chain = layout.chain_of(name)
+        assert (layout.policies[chain].value, layout.buffers[chain]) == ("drop", 9), name
+        assert layout.chain_of(source) != chain, name
+    for tables, join in (("table", "looked-up"), ("named", "with-named")):
+        assert layout.chain_of(tables) == layout.chain_of(join), "a join reads the state of its table"
+    for name in ("windows", "both", "table", "with-named"):
+        assert name in policy_note(job.graph(), Mode.MICROBATCH)
+
+
+def test_windows_joins_and_tables_are_checked() -> None:
+    job = Job("checked")
+    stream = readings(job, "a")
+    window = stream.window(Fixed("10s"), key="zone", id="windows", backpressure="drop")
+    window.aggregate(PerZone, readings=count()).sink(NONE, id="out")
+    with pytest.raises(WrongUse, match="windows has backpressure='drop'"):
+        job.graph()
+    with pytest.raises(WrongUse, match="buffer=0"):
+        stream.window(Fixed("10s"), key="zone", id="other", buffer=0)
+    with pytest.raises(WrongUse, match="'wait'"):
+        stream.table(key="zone", id="table", backpressure="wait")  # type: ignore[arg-type]
+
+
+def test_a_run_overrides_the_policy_of_the_job() -> None:
+    job = line("upstream", semantics="at-most-once")
+    options = RunOptions.parse(root=Path("root"), backpressure="drop")
+    assert job.graph(options.settings(job.settings)).backpressure.value == "drop"
+    exact = line("upstream")
+    with pytest.raises(WrongUse, match="SW-JOB-SEMANTICS"):
+        exact.graph(options.settings(exact.settings))
 
 
 def test_where_a_policy_has_no_effect_the_run_says_so() -> None:

@@ -72,8 +72,8 @@ class GangTransport:
         self._inlets: dict[Place, Inlet] = {}
         self._readers: list[tuple[Inlet, ParcelReader]] = []
         self._credits: list[tuple[Channel, CreditWriter]] = []
-        step = max(1, min(CREDIT_EVENTS, (bound.events or 0) // 8))
         for place in mine:
+            step = max(1, min(CREDIT_EVENTS, (bound.of(layout.buffers[place[0]]).events or 0) // 8))
             foreign = [before for before in upstream(layout, place) if before not in mine]
             inlet = self._inlets[place] = Inlet(wire, foreign, place)
             for before in foreign:
@@ -81,9 +81,9 @@ class GangTransport:
                 self._readers.append((inlet, ParcelReader(channel)))
                 self._credits.append((inlet.channels[before], CreditWriter(channel, step)))
             for after in downstream(layout, place):
-                policy = layout.policies[after[0]]
+                policy, limit = layout.policies[after[0]], bound.of(layout.buffers[after[0]])
                 drain = None if policy is Backpressure.DROP else Drain()
-                gauge = self.gauges[place, after] = Gauge(bound, policy, now, drain)
+                gauge = self.gauges[place, after] = Gauge(limit, policy, now, drain)
                 if after in mine:
                     self._memory[place, after] = Channel(channel_name(place, after), gauge)
                 else:

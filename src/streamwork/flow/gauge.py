@@ -26,6 +26,10 @@ class Bound(NamedTuple):
     events: int | None = None
     bytes: int | None = None
 
+    def of(self, buffer: int | None) -> Bound:
+        """This bound, with another number of events if there is one."""
+        return self if buffer is None else self._replace(events=buffer)
+
 
 CHANNEL_BOUND = Bound(65_536, 16 << 20)
 """Of each channel between two instances in `local` and `live`."""

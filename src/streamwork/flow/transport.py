@@ -35,7 +35,7 @@ class Transport(Protocol):
 
 
 class MemoryTransport:
-    """Between instances of one process. `bound` holds for every channel."""
+    """Between instances of one process. `bound` holds for every channel to a chain without one of its own."""
 
     def __init__(
         self, layout: Layout, places: Iterable[Place], bound: Bound = CHANNEL_BOUND, now: Callable[[], float] = time
@@ -43,7 +43,7 @@ class MemoryTransport:
         """`now` gives seconds since 1970."""
         self._layout = layout
         self.gauges = {
-            (before, place): Gauge(bound, layout.policies[place[0]], now)
+            (before, place): Gauge(bound.of(layout.buffers[place[0]]), layout.policies[place[0]], now)
             for place in places
             for before in upstream(layout, place)
         }

@@ -7,6 +7,7 @@ drop       nothing stops: new events for it are dropped and counted, until it ha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
@@ -14,6 +15,25 @@ from streamwork.errors import WrongUse
 from streamwork.job.semantics import Promise
 
 BackpressureName = Literal["sources", "upstream", "drop"]
+
+
+@dataclass(frozen=True)
+class Lag:
+    """What a component says about the case that it lags. None: as the job."""
+
+    backpressure: BackpressureName | None = None
+    buffer: int | None = None
+
+    @classmethod
+    def of(cls, backpressure: BackpressureName | None, buffer: int | None) -> Lag:
+        """Checked."""
+        if backpressure is not None:
+            known_backpressure(backpressure)
+        return cls(backpressure, checked_buffer(buffer))
+
+
+JOBS = Lag()
+"""What the job says."""
 
 
 class Backpressure(Enum):
@@ -28,6 +48,12 @@ def known_backpressure(name: str) -> Backpressure:
     except ValueError:
         known = ", ".join(repr(one.value) for one in Backpressure)
         raise WrongUse("SW-JOB-SETTING", f"backpressure={name!r}", f"use one of: {known}") from None
+
+
+def checked_buffer(events: int | None) -> int | None:
+    if events is not None and (isinstance(events, bool) or not isinstance(events, int) or events < 1):
+        raise WrongUse("SW-JOB-SETTING", f"buffer={events!r}", "use a whole number of events from 1 on")
+    return events
 
 
 def check_backpressure(promise: Promise, name: str, policy: Backpressure | None) -> None:

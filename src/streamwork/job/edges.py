@@ -44,7 +44,8 @@ def edges_of(graph: Graph, groups: int, isolates: bool = False, bounds: bool = F
     if isolates:
         into = {node: [_isolated(graph, edge) for edge in edges] for node, edges in into.items()}
     if bounds:
-        into = {node: [_dropping(graph, edge) for edge in edges] for node, edges in into.items()}
+        group_of = {node: group for group in together(graph) for node in group}
+        into = {node: [_dropping(graph, edge, group_of[node]) for edge in edges] for node, edges in into.items()}
     if not any(edge.exchange for edges in into.values() for edge in edges):
         return tuple(edge for edges in into.values() for edge in edges)
     found: dict[str, list[Edge]] = {}
@@ -149,8 +150,9 @@ def _isolated(graph: Graph, edge: Edge) -> Edge:
     return replace(edge, exchange=True, why=f"{alone[0]} is isolated") if alone and not edge.exchange else edge
 
 
-def _dropping(graph: Graph, edge: Edge) -> Edge:
-    if edge.exchange or graph[edge.to_id].backpressure is not Backpressure.DROP:
+def _dropping(graph: Graph, edge: Edge, group: tuple[str, ...]) -> Edge:
+    """A join reads the state of its tables, so nothing is dropped between them: it is dropped before both."""
+    if edge.exchange or edge.from_id in group or graph[edge.to_id].backpressure is not Backpressure.DROP:
         return edge
     return replace(edge, exchange=True, why=f"new events for {edge.to_id} are dropped while it lags")
 

@@ -227,6 +227,7 @@ class Job:
         accept_divergence: bool = False,
         semantics: SemanticsName | None = None,
         tracking: TrackingName | None = None,
+        backpressure: BackpressureName | None = None,
         change_semantics: bool = False,
         drop_state: Sequence[str] = (),
         on_error: Mapping[str, str | Retry] | None = None,
@@ -244,7 +245,7 @@ class Job:
         mode                where to run: "local", or on Spark "microbatch", "live" or "batch"
         root                the folder of checkpoints and state; `.streamwork` beside the job file
         until_caught_up     end when all input that was there at the start has been processed
-        checkpoint_every, retain, lease, semantics, tracking
+        checkpoint_every, retain, lease, semantics, tracking, backpressure
                             override the settings of the job for this run
         restart             False: a failure ends the run
         take_over           do not wait until another driver of this root is taken for dead
@@ -277,6 +278,7 @@ class Job:
             accept_divergence=accept_divergence,
             semantics=semantics,
             tracking=tracking,
+            backpressure=backpressure,
             change_semantics=change_semantics,
             drop_state=drop_state,
             on_error=on_error,

@@ -13,6 +13,7 @@ from streamwork.components import Event, Key
 from streamwork.components.duration import duration_in_microseconds
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
+from streamwork.job.backpressure import JOBS, BackpressureName, Lag
 from streamwork.job.event_time import declared_times, time_field
 from streamwork.job.node import arrow_types
 from streamwork.job.retry import Retry
@@ -60,6 +61,7 @@ def make_table(
     lateness: Duration,
     parallelism: int | None,
     renamed_from: tuple[str, ...] = (),
+    lag: Lag = JOBS,
 ) -> Table[E]:
     side = Side(id, stream.event, Key.of(stream.event, key).fields)
     timed = time is not None or None not in declared_times(stream.job._nodes, stream._inputs).values()
@@ -75,7 +77,15 @@ def make_table(
         duration_in_microseconds(history),
         duration_in_microseconds(lateness),
     )
-    made = stream.apply(operator, key=side.key, id=id, parallelism=parallelism, renamed_from=renamed_from)
+    made = stream.apply(
+        operator,
+        key=side.key,
+        id=id,
+        parallelism=parallelism,
+        renamed_from=renamed_from,
+        backpressure=lag.backpressure,
+        buffer=lag.buffer,
+    )
     return Table(made, operator)
 
 
@@ -103,6 +113,10 @@ class JoinOptions(TypedDict, total=False):
     on_error: OnError | Retry
     renamed_from: str | Sequence[str]
     """The id that the join had, or several, newest first."""
+    backpressure: BackpressureName
+    """What happens when the join lags, as in `apply`."""
+    buffer: int
+    """How many events may wait for it in a channel."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +138,8 @@ class JoinCall:
     parallelism: int | None = None
     on_error: OnError | Retry | None = None
     renamed_from: str | Sequence[str] = ()
+    backpressure: BackpressureName | None = None
+    buffer: int | None = None
 
     def build(self) -> Stream[Any]:
         """Add the components of the join."""
@@ -212,7 +228,14 @@ class JoinCall:
             self._check_keys(left, reference.side)
         result = result_of([left, *(reference.side for reference in references)], kind, self.id, self.to)
         operator = ReferenceJoin(left, references, kind, result)
-        return self.stream.apply(operator, id=self.id, parallelism=self.parallelism, on_error=self.on_error)
+        return self.stream.apply(
+            operator,
+            id=self.id,
+            parallelism=self.parallelism,
+            on_error=self.on_error,
+            backpressure=self.backpressure,
+            buffer=self.buffer,
+        )
 
     def _reference(self, given: Any, left: Side) -> Reference:
         if isinstance(given, Reference) and not isinstance(given, StaticTable):
@@ -245,6 +268,8 @@ class JoinCall:
             parallelism=self.parallelism,
             on_error=self.on_error,
             renamed_from=self.renamed_from,
+            backpressure=self.backpressure,
+            buffer=self.buffer,
         )
 
     def _check_keys(self, left: Side, other: Side) -> None:

@@ -67,6 +67,14 @@ class Layout:
         )
 
     @cached_property
+    def buffers(self) -> tuple[int | None, ...]:
+        """For each chain, how many events may wait for it in a channel: `buffer` of its first component that has one."""
+        return tuple(
+            next((most for node_id in chain.nodes if (most := self.graph[node_id].buffer) is not None), None)
+            for chain in self.chains
+        )
+
+    @cached_property
     def behind(self) -> tuple[frozenset[int], ...]:
         """For each chain, the chains that its events come to, directly or through others."""
         found: dict[int, frozenset[int]] = {}

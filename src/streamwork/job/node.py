@@ -15,7 +15,7 @@ from streamwork.components.collector import MAIN
 from streamwork.components.operator import rescale_of
 from streamwork.components.schema import arrow_schema, fields_of
 from streamwork.errors import WrongUse
-from streamwork.job.backpressure import Backpressure
+from streamwork.job.backpressure import Backpressure, checked_buffer
 from streamwork.job.names import check_name
 from streamwork.job.retry import Retry
 from streamwork.job.semantics import Isolation
@@ -91,6 +91,7 @@ class Node:
     deadline: float | None = None  # of an isolated operator: seconds that one event may take
     renamed_from: tuple[str, ...] = ()  # the ids that it had, newest first
     backpressure: Backpressure | None = None  # when it lags; None: that of the job
+    buffer: int | None = None  # events that may wait in a channel to one of its instances; None: the default
 
     def __post_init__(self) -> None:
         check_name(self.id, "component id")
@@ -105,6 +106,7 @@ class Node:
         self._check_ports()
         for name in self.channels:
             check_name(name, "channel")
+        checked_buffer(self.buffer)
         for kind in (*(port.takes for port in self.ports), self.keeps, self.gives, *self.channels.values()):
             if kind is not None:
                 arrow_schema(kind)  # refuses a field that has no place in Arrow

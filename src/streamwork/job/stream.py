@@ -25,7 +25,7 @@ from streamwork.components.expression import Expression
 from streamwork.components.grouping import Fields
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
-from streamwork.job.backpressure import BackpressureName, known_backpressure
+from streamwork.job.backpressure import BackpressureName, Lag, known_backpressure
 from streamwork.job.graph import check_types
 from streamwork.job.joining import JoinCall, JoinOptions, Table, make_table
 from streamwork.job.names import slug
@@ -81,6 +81,7 @@ class Stream(Generic[E]):
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
         backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -96,6 +97,7 @@ class Stream(Generic[E]):
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
         backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -113,6 +115,7 @@ class Stream(Generic[E]):
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
         backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
     ) -> Stream[O]: ...
 
     @overload
@@ -130,6 +133,7 @@ class Stream(Generic[E]):
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
         backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
     ) -> Stream[O]: ...
 
     def apply(
@@ -148,6 +152,7 @@ class Stream(Generic[E]):
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
         backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
     ) -> Stream[Any]:
         """Apply an operator to this stream. An operator with state needs `id=`; one that keeps it by key also `key=`, its field or
         fields. `others` are the streams at the other ports of a `TableOperator`, with their keys: ``{"right": (clicks, "user")}``.
@@ -171,7 +176,8 @@ class Stream(Generic[E]):
         `renamed_from` is the id that the operator had, or several, newest first: it goes on with the state of that id.
 
         `backpressure` is the policy when this operator lags, in the modes `local` and `live` (`job.backpressure`); without it that
-        of the job applies. With "drop", new events for an instance that lags are dropped and counted (at-most-once).
+        of the job applies. With "drop", new events for an instance that lags are dropped and counted (at-most-once). `buffer` is
+        how many events may wait for an instance in a channel (65,536): with "drop", no event waits longer than they take.
         """
         then, retry = policy(on_error)
         takes, keeps, gives = checked(operator, id, key is not None, grouping is not None, then, retry is not None)
@@ -199,6 +205,7 @@ class Stream(Generic[E]):
                 deadline=None if deadline is None else seconds(deadline),
                 renamed_from=ids(renamed_from),
                 backpressure=None if backpressure is None else known_backpressure(backpressure),
+                buffer=buffer,
             ),
             parallelism,
         )
@@ -319,6 +326,8 @@ class Stream(Generic[E]):
         lateness: str | float = 0,
         parallelism: int | None = None,
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
     ) -> Table[E]:
         """This stream as a table for `join`: the newest event of each key.
 
@@ -326,8 +335,12 @@ class Stream(Generic[E]):
         that of the source. Versions are kept for events up to `history` behind the watermark. An event more than `lateness` behind
         the watermark of its partition is late: it goes to ``table.late``; joins wait for that long. Without event time, the event
         that arrives last is the table's.
+
+        `backpressure` and `buffer` as in `apply`. A table and the joins that read it lag together: the first of them that has a
+        policy decides for all.
         """
-        return make_table(self, key, id, time, history, lateness, parallelism, ids(renamed_from))
+        lag = Lag.of(backpressure, buffer)
+        return make_table(self, key, id, time, history, lateness, parallelism, ids(renamed_from), lag)
 
     @overload
     def join(
@@ -368,6 +381,8 @@ class Stream(Generic[E]):
         isolated: bool = False,
         deadline: str | float | None = None,
         renamed_from: str | Sequence[str] = (),
+        backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
         id: str,
     ) -> WindowedStream[E]:
         """Divide this stream into windows, per key, or without a key over all events::
@@ -380,7 +395,7 @@ class Stream(Generic[E]):
         emit        "close": when the window closes, and corrections; "epoch": before each checkpoint, if it has changed;
                     "event": with each event, the window's aggregates including it
         trigger     further results before the window closes
-        isolated, deadline, renamed_from   as in `apply`
+        isolated, deadline, renamed_from, backpressure, buffer   as in `apply`
 
         Events that come too late for all their windows are on channel `late` of the result.
         """
@@ -388,7 +403,19 @@ class Stream(Generic[E]):
 
         former = ids(renamed_from)
         return WindowedStream.of(
-            self, window, key, lateness, time, clock, emit, trigger, id, isolated, deadline, former
+            self,
+            window,
+            key,
+            lateness,
+            time,
+            clock,
+            emit,
+            trigger,
+            id,
+            isolated,
+            deadline,
+            former,
+            Lag.of(backpressure, buffer),
         )
 
     def sink(
@@ -400,13 +427,15 @@ class Stream(Generic[E]):
         isolation: IsolationName = "read-committed",
         renamed_from: str | Sequence[str] = (),
         backpressure: BackpressureName | None = None,
+        buffer: int | None = None,
     ) -> Stream[Never]:
         """End this stream in a sink; nothing comes out of it.
 
         `on_error` applies to a row that the sink rejects for good: "fail" fails the job, "dead-letter" keeps the row as a dead
         letter, "drop" counts it. `isolation="read-uncommitted"` also shows rows before they are committed (exactly-once;
         elsewhere rows are written at once). `renamed_from` is the id that the sink had, or several, newest first: its target
-        goes on where it is. `backpressure` as in `apply`.
+        goes on where it is. `backpressure` and `buffer` as in
+        `apply`.
         """
         if not isinstance(sink, Sink | Observer):
             raise not_a("sink", sink, "SqliteSink or another Sink")
@@ -420,6 +449,7 @@ class Stream(Generic[E]):
             isolation=known_isolation(isolation),
             renamed_from=ids(renamed_from),
             backpressure=None if backpressure is None else known_backpressure(backpressure),
+            buffer=buffer,
         )
         return self.job._add(node)
 

@@ -11,6 +11,7 @@ from streamwork.components.collector import MAIN
 from streamwork.components.duration import duration_in_microseconds
 from streamwork.components.source import OnError
 from streamwork.errors import WrongUse
+from streamwork.job.backpressure import JOBS, Lag
 from streamwork.job.event_time import sources_of, time_field
 from streamwork.job.graph import check_types
 from streamwork.job.retry import Retry
@@ -53,6 +54,7 @@ class WindowedStream(Generic[E]):
     isolated: bool = False
     deadline: str | float | None = None
     renamed_from: tuple[str, ...] = ()
+    lag: Lag = JOBS
 
     if not TYPE_CHECKING:  # type checkers would accept every name
 
@@ -75,6 +77,7 @@ class WindowedStream(Generic[E]):
         isolated: bool,
         deadline: str | float | None,
         renamed_from: tuple[str, ...] = (),
+        lag: Lag = JOBS,
     ) -> WindowedStream[E]:
         """Checks what a user has given to `Stream.window`."""
         if not isinstance(window, Window):
@@ -96,7 +99,7 @@ class WindowedStream(Generic[E]):
         fields = () if key is None else Key.of(stream.event, key).fields
         emission = Emission(emit)
         return cls(
-            stream, window, tuple(fields), allowed, field, emission, trigger, id, isolated, deadline, renamed_from
+            stream, window, tuple(fields), allowed, field, emission, trigger, id, isolated, deadline, renamed_from, lag
         )
 
     def aggregate(
@@ -145,6 +148,8 @@ class WindowedStream(Generic[E]):
             isolated=self.isolated,
             deadline=self.deadline,
             renamed_from=self.renamed_from,
+            backpressure=self.lag.backpressure,
+            buffer=self.lag.buffer,
         )
         return WindowResults(made, plan, late)
 

@@ -20,12 +20,13 @@ from streamwork.components.duration import seconds
 from streamwork.errors import WrongUse
 from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.job import Retry, Settings, params
+from streamwork.job.backpressure import Backpressure
 from streamwork.job.jobfile import default_root
 from streamwork.job.retry import policy
 from streamwork.job.semantics import Semantics, Tracking
 from streamwork.run.mode import Mode
 
-OVERRIDES = ("checkpoint_every", "retain", "lease", "semantics", "tracking")
+OVERRIDES = ("checkpoint_every", "retain", "lease", "semantics", "tracking", "backpressure")
 """Options that replace a setting of the job, if they are given."""
 
 
@@ -95,6 +96,15 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
             "--tracking",
             "How at-least-once knows that an event is done  [default: the job's, checkpoint]",
             choices=tuple(one.value for one in Tracking),
+        ),
+    ] = None
+    backpressure: Annotated[
+        str | None,
+        Flag(
+            "--backpressure",
+            "What happens when an instance lags, in the modes live and local; components with a policy of their own keep it  "
+            "[default: the job's, sources]",
+            choices=tuple(one.value for one in Backpressure),
         ),
     ] = None
     drop_state: Annotated[
