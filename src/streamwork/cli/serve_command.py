@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from streamwork.cli.output import JSON, print_json, say
 from streamwork.errors import WrongUse
 from streamwork.query.connection import TOKEN
 from streamwork.serving.access import Endpoint, token
+
+if TYPE_CHECKING:
+    from streamwork.query.server.routes import Further
 
 PORT = "8700"
 STOP_SECONDS = 10.0
@@ -49,17 +53,30 @@ def serve_command(
     job: str, root: Path | None, listen: str, names: tuple[str, ...], cache: Path | None, as_json: bool
 ) -> None:
     """Answer questions about the state of a job, or of all jobs of a root, over HTTP until Ctrl-C. It only reads files."""
+    where, only = _what(job, root)
+    serve(where, only, listen, as_json, names, cache)
+
+
+def serve(
+    where: Path,
+    only: str | None,
+    listen: str,
+    as_json: bool,
+    names: tuple[str, ...] = (),
+    cache: Path | None = None,
+    further: Further | None = None,
+) -> None:
+    """Serve the jobs of a root, or one of them, until Ctrl-C; with `further`, more than their state."""
     from streamwork.query.server.followed import Jobs  # what the server needs is imported by it only
     from streamwork.query.server.routes import Questions
     from streamwork.serving.limits import Limits
     from streamwork.serving.server import Listening
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    where, only = _what(job, root)
     endpoint, secret = Endpoint.parse(listen), token(where, TOKEN)
     jobs = Jobs(where, only, cache)
     try:
-        questions = Questions(jobs, Limits(), lambda problem: say(problem, err=True))
+        questions = Questions(jobs, Limits(), lambda problem: say(problem, err=True), further=further)
         listening = Listening(questions.application, endpoint, secret, frozenset(name.lower() for name in names))
 
         def ready() -> None:

@@ -103,13 +103,23 @@ class View(Generic[O]):
     def key_of(self, texts: Sequence[str]) -> tuple[Any, ...]:
         """A key that is given as text, field by field. Refuses one of another type (SW-QUERY-KEY)."""
         shape = self._stream.known()[self._plan.id].shape
-        if len(texts) != len(self._plan.key):
+        self._check_parts(len(texts))
+        return shape.text_parts(texts)
+
+    def key_of_plain(self, given: Any) -> tuple[Any, ...]:
+        """A key as JSON has it: its only part, a list of parts, or an object. Refuses one of another type (SW-QUERY-KEY)."""
+        shape = self._stream.known()[self._plan.id].shape
+        parts = shape.parts(shape.from_plain(given), fewer=True)
+        self._check_parts(len(parts))
+        return parts
+
+    def _check_parts(self, count: int) -> None:
+        if count != len(self._plan.key):
             raise WrongUse(
                 "SW-QUERY-KEY",
-                f"{self._plan.id} has the key {', '.join(self._plan.key)}, and {plural(len(texts), 'value')} were given",
+                f"{self._plan.id} has the key {', '.join(self._plan.key)}, and {plural(count, 'value')} were given",
                 "give a value for each field of the key",
             )
-        return shape.text_parts(texts)
 
     def table(self) -> pa.Table:
         """All keys: the fields of answers, and `is_exact`, `run`, `seam` and `checkpoint`. Fields of the key come first if the

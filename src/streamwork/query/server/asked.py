@@ -129,14 +129,20 @@ class Keys(msgspec.Struct, forbid_unknown_fields=True):
     keys: list[Any]
 
 
-def keys(body: bytes, shape: Shape) -> list[Any]:
-    """Many keys; each is its only part, or a list of parts."""
+def plain_keys(body: bytes) -> list[Any]:
+    """Many keys, as JSON has them."""
     try:
         found = msgspec.json.decode(body, type=Keys).keys
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise malformed(f'the body is not {{"keys": [...]}}: {str(error)[:80]}') from None
     if len(found) > MOST_KEYS:
         raise too_large(f"the number of keys, {len(found):,}, is too large", f"ask for at most {MOST_KEYS:,} at a time")
+    return found
+
+
+def keys(body: bytes, shape: Shape) -> list[Any]:
+    """Many keys; each is its only part, or a list of parts."""
+    found = plain_keys(body)
     if shape.key_is_text:
         return found  # `Shape.key_batch` checks them
     checked = [from_json(shape, one) for one in found]

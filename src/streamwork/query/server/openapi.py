@@ -156,6 +156,22 @@ def _question(
     return found
 
 
+def merged_paths() -> dict[str, Any]:
+    """Of the merged view of a lambda (`lambdas.http`)."""
+    parts = {name: {**_object(), "nullable": True} for name in ("record", "exact", "recent")}
+    answer = {**parts, "is_exact": {"type": "boolean"}, "stand": _object()}
+    rows = {"rows": {"type": "array", "items": _object()}}
+    one = _operation("merged", "Both parts of one key: of the batch run, and behind its seam", answer)
+    return {
+        "/merged": {
+            "get": _operation("merged_all", "All keys of the merged view", rows, arrow=True),
+            "post": _operation("merged_many", "Many keys of the merged view", {**rows, "stand": _object()}),
+        },
+        "/merged/{key}": {"get": {**one, "parameters": [_KEY]}},
+        "/merged-stand": {"get": _operation("merged_stand", "What answers are made of", {})},
+    }
+
+
 def _operation(name: str, summary: str, answer: dict[str, Any], arrow: bool = False) -> dict[str, Any]:
     content: dict[str, Any] = {JSON: {"schema": _object(answer)}}
     if arrow:

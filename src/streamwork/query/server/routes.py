@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -50,10 +50,24 @@ Found = Response | Awaitable[Response]
 Asked = Callable[[Request, Followed, list[str]], Found]
 
 
+class Further(NamedTuple):
+    """Routes that a package above this one adds to a server."""
+
+    routes: Callable[[Application], Mapping[str, Route]]
+    paths: Mapping[str, Any]  # of the OpenAPI document
+
+
 class Questions:
     """The routes for the jobs of a root."""
 
-    def __init__(self, jobs: Jobs, limits: Limits, report: Callable[[str], None], sql: SqlLimits | None = None) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        limits: Limits,
+        report: Callable[[str], None],
+        sql: SqlLimits | None = None,
+        further: Further | None = None,
+    ) -> None:
         self._jobs = jobs
         self._about_a_job: Mapping[str, Mapping[str, Asked]] = {
             "state": {"GET": self._state, "POST": self._many},
@@ -71,6 +85,9 @@ class Questions:
         routes["openapi.json"] = Route({"GET": self._document})
         routes["jobs"] = Route({"GET": self.below_jobs, "POST": self.below_jobs})
         self.application = Application(routes, limits, report)
+        self._further = further
+        if further is not None:
+            routes.update(further.routes(self.application))
 
     # ---- about the server -----------------------------------------------------------------------------------------
 
@@ -80,7 +97,10 @@ class Questions:
 
     def _document(self, request: Request, rest: list[str]) -> Response:
         _end(rest)
-        return encoding.in_json(document())
+        found = document()
+        if self._further is not None:
+            found["paths"].update(self._further.paths)
+        return encoding.in_json(found)
 
     def below_jobs(self, request: Request, rest: list[str]) -> Found:
         """The answer to a request at /jobs/REST."""
