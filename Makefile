@@ -61,7 +61,7 @@ soak: $(STAMP)  ## random kills of drivers, workers and servers: make soak SECON
 	STREAMWORK_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/hosts/test_kills.py
 
 bench: $(STAMP)  ## measure everything anew, and write docs/benchmarks from it (about three hours, on a quiet machine)
-	for name in log engine keyed-state windows joins state-size recovery "recovery --standby" live savepoint manual console; do \
+	for name in log engine keyed-state windows joins state-size recovery "recovery --standby" live savepoint manual interval "interval --mode live" lambda backpressure console; do \
 	    $(BIN)/streamwork bench $$name --save docs/benchmarks/results || exit 1; \
 	done
 	$(BIN)/python tests/real_servers.py $(BIN)/streamwork bench semantics --postgres {postgres} --save docs/benchmarks/results

@@ -13,16 +13,26 @@ from click.testing import CliRunner
 
 from streamwork import WrongUse
 from streamwork.__main__ import cli
+from streamwork.bench import interval as bench_interval
 from streamwork.bench import keyed_state as bench_keyed_state
 from streamwork.bench import log as bench_log
 from streamwork.bench import standby as bench_standby
 from streamwork.bench.chart import Chart
-from streamwork.bench.page import BEGIN, COMMANDS, END, RESULTS, SECTIONS, make, page, with_numbers, write
+from streamwork.bench.page import PARTS, RESULTS, make, markers, page, with_parts, write
 from streamwork.bench.plot import WIDTH, Plot, plot, svg
 from streamwork.bench.results import Machine, Result, load, save
+from streamwork.bench.sections import COMMANDS, SECTIONS
 from streamwork.bench.spread import spread
 from streamwork.bench.tables import tables
 from streamwork.bench.targets import TARGETS, Target, Verdict
+from streamwork.bench.tradeoffs import (
+    LAMBDA_WORDS,
+    SEMANTICS_WORDS,
+    STATE_WORDS,
+    of_lambda,
+    of_semantics,
+    of_state,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 MACHINE = Machine(2, "Linux x86_64", "3.11.7", "4.2.0", "0.1.0")
@@ -61,7 +71,20 @@ def semantics(ratio: float = 0.97) -> dict[str, Any]:
         }
         for name in names
     }
-    return {"exactly_once_vs_at_most_once": ratio, "sqlite": rows, "postgres": rows, "settings": {"cards": 10}}
+    errors = {
+        name: {
+            "normal_ms": 20.0,
+            "others_ms": 2_400.0 if name == "exactly_once" else 30.0,
+            "event_ms": None if name == "at_most_once" else 2_500.0,
+            "gap_s": 4.0,
+            "missing": 17 if name == "at_most_once" else 0,
+            "repeated": 0,
+        }
+        for name in names
+    }
+    targets = {"sqlite": rows, "postgres": rows, "appends": rows}
+    settings = {"cards": 10, "errors": {"rate": 1_000, "mode": "microbatch"}}
+    return {"exactly_once_vs_at_most_once": ratio, **targets, "errors": errors, "settings": settings}
 
 
 RECOVERY = {
@@ -130,8 +153,16 @@ LIVE: dict[str, Any] = {
     },
     "settings": {"rate": 1000.0},
 }
+INTERVAL: dict[str, Any] = {
+    "intervals": {
+        every: {"events_per_s": 1e5, "p50_ms": ms, "p99_ms": 2 * ms, "max_ms": 3 * ms, "computed_again": 9}
+        for every, ms in (("100ms", 90.0), ("1s", 600.0), ("60s", 31_000.0))
+    },
+    "settings": {"rate": 2_000},
+}
 SHAPES = {
     "live": LIVE,
+    "interval": INTERVAL,
     "windows": {"fixed": query([1.6, 1.7]), "session": query([2.1, 2.2]), "settings": {"rows": 5}},
     "joins": {"time_bounded": query([9.0, 9.1]), "settings": {"rows": 5}},
     "keyed-state": keyed([11, 12]),
@@ -246,21 +277,96 @@ def test_a_benchmark_that_the_page_does_not_know_has_its_table() -> None:
 
 
 def test_the_numbers_go_between_the_markers_and_nowhere_else() -> None:
-    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    (result,) = results(semantics=semantics()).values()
-    filled = with_numbers(text, result)
-    assert filled.startswith(f"before\n{BEGIN}\n") and filled.endswith(f"{END}\nafter\n") and "old" not in filled
-    assert "| exactly-once | 1,000 | 7.5 | 0.97 | 1,000 | 7.5 | 0.97 |" in filled
-    assert with_numbers(filled, result) == filled
-    assert "No result yet." in with_numbers(filled, None)
+    path = Path("semantics.md")
+    blocks = {name: "\n".join([markers(name)[0], "what was there", markers(name)[1]]) for name in PARTS[path]}
+    text = f"before\n{blocks['measured']}\nbetween\n{blocks['state']}\nafter\n"
+    found = results(semantics=semantics())
+    filled = with_parts(text, path, found)
+    assert filled.startswith(f"before\n{markers('measured')[0]}\n") and filled.endswith(
+        f"{markers('state')[1]}\nafter\n"
+    )
+    assert "\nbetween\n" in filled and "what was there" not in filled
+    assert "| exactly-once | 1,000 | 7.5 | 0.97 | 1,000 | 7.5 | 0.97 | 1,000 | 7.5 | 0.97 |" in filled
+    assert with_parts(filled, path, found) == filled
+    assert "No result yet." in with_parts(filled, path, {})
     with pytest.raises(WrongUse, match="lost its markers"):
-        with_numbers("before", result)
+        with_parts("before", path, found)
+
+
+def cells(lines: list[str], what: str) -> list[str]:
+    (line,) = [one for one in lines if one.startswith(f"| {what} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")[1:]]
+
+
+def test_trade_offs_of_semantics_are_made_of_the_results() -> None:
+    lines = list(of_semantics(results(semantics=semantics())))
+    missing, failing, killed = (
+        cells(lines, what)
+        for what in (
+            "the same, measured: after a kill -9",
+            "latency on error: one event fails",
+            "latency on error: kill -9",
+        )
+    )
+    assert missing[0] == "17 events missing, 0 rows repeated" and missing[3] == "0 events missing, 0 rows repeated"
+    assert failing[0].startswith("it is dropped; other rows: up to 30 ms")
+    assert failing[3] == "its row comes after 2,500 ms; other rows: up to 2,400 ms, 20 ms before"
+    assert killed == ["4 s until the next row"] * 4
+    assert "SQLite 0.97" in cells(lines, "throughput, against at-most-once")[3]
+
+
+def test_what_was_not_measured_is_not_in_the_trade_offs() -> None:
+    """The negative control: without results no figure stands there, only words."""
+    for made, rows, at in (
+        (of_semantics, ("latency on error: kill -9", "throughput, against at-most-once"), 3),
+        (of_state, ("throughput", "the same: events computed again after a kill -9"), 0),
+    ):
+        lines = list(made({}))
+        for what in rows:
+            assert cells(lines, what)[at] == "not measured"
+        assert cells(lines, "accuracy")[0]
+
+
+def test_stateful_against_stateless_is_made_of_the_results() -> None:
+    row = {"events_per_s": 5_000.0, "computed_again": 70}
+    lines = list(
+        of_state(
+            results(
+                manual={"by_hand": row, "exactly_once": {**row, "events_per_s": 9_000.0}, "settings": {}},
+                recovery={"restore_1m_keys_s": 1.5, "settings": {}},
+                state_size=STATE_SIZE,
+            )
+        )
+    )
+    assert cells(lines, "throughput") == ["9,000 events/s", "as fast as the operator", "5,000 events/s"]
+    assert "1,000,000 keys: 1.5 s" in cells(lines, "latency on error: a restart")[0]
+    assert cells(lines, "the same, in a state of 5,000,000 keys")[0].endswith("10,000 keys: 1.1")
+
+
+def test_lambda_against_one_job_is_made_of_the_results() -> None:
+    ways = {
+        way: {"cpu_s": cpu, "seconds_last": 1.5}
+        for way, cpu in (("stream", 4.0), ("batch", 9.0), ("exactly_once", 5.0))
+    }
+    wrong = {"lambda_after_kill": 1_234, "exactly_once_after_kill": 0}
+    numbers = {"ways": ways, "wrong": wrong, "get_ms": {"merged": 2.5, "exactly_once": 0.5}}
+    lines = list(of_lambda({"lambda": results(x={**numbers, "settings": {"rounds": 4, "events": 10}})["x"]}))
+    assert cells(lines, "events missing after a kill -9") == ["1,234, until the next batch run", "0"]
+    assert cells(lines, "CPU seconds for the same input") == ["4 (streaming job) + 9 (batch runs)", "5"]
+    assert cells(list(of_lambda({})), "an answer for one key, in ms") == ["not measured", "not measured"]
+
+
+def test_every_word_of_the_trade_offs_has_its_reason() -> None:
+    for words, columns in ((SEMANTICS_WORDS, 4), (STATE_WORDS, 3), (LAMBDA_WORDS, 2)):
+        assert set(words) == {"accuracy", "complexity", "maintenance", "dependencies"}
+        for one in words.values():
+            assert len(one.cells) == columns and all(one.cells) and len(one.why.split()) >= 4
 
 
 # ---- plots and tables ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bench", [name for name in SHAPES if name != "live"])
+@pytest.mark.parametrize("bench", [name for name in SHAPES if name not in ("live", "interval")])
 def test_every_benchmark_has_a_plot_that_stays_within_its_frame(bench: str) -> None:
     drawn = plot(bench, SHAPES[bench])
     assert isinstance(drawn, Plot) and all(group.bars for group in drawn.groups)
@@ -284,6 +390,13 @@ def test_latency_is_drawn_against_throughput_on_logarithmic_axes() -> None:
     assert x[3] - x[0] == pytest.approx(4 * (x[1] - x[0]), abs=0.5), "16 times as much is four times as far as twice"
     limit = next(one for one in picture.iter("{http://www.w3.org/2000/svg}path") if one.get("class") == "limit")
     assert y[1] > float(limit.attrib["d"].split()[1].split("H")[0]) > y[2], "live is below 20 ms, microbatch above"
+
+
+def test_latency_is_drawn_against_the_checkpoint_interval() -> None:
+    drawn = plot("interval", INTERVAL)
+    assert isinstance(drawn, Chart)
+    assert drawn.series["p99"] == [(100.0, 180.0), (1_000.0, 1_200.0), (60_000.0, 62_000.0)]
+    assert plot("interval-live", INTERVAL) == drawn
 
 
 def test_without_a_known_latency_there_is_no_chart() -> None:
@@ -376,3 +489,15 @@ def test_an_option_that_is_a_benchmark_of_its_own_has_a_result_of_its_own(
     words = ["bench", "recovery", "--standby", "--save", str(tmp_path)]
     CliRunner().invoke(cli, words, catch_exceptions=False)
     assert load(tmp_path)["recovery-standby"].command == "streamwork bench recovery --standby"
+
+
+def test_each_mode_of_the_interval_benchmark_has_a_result_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(bench_interval, "run", lambda sizes, note: (asked.append(sizes.mode), INTERVAL)[1])
+    for more in ([], ["--mode", "live"]):
+        CliRunner().invoke(cli, ["bench", "interval", *more, "--save", str(tmp_path)], catch_exceptions=False)
+    assert asked == ["microbatch", "live"]
+    assert load(tmp_path)["interval"].command == "streamwork bench interval"
+    assert load(tmp_path)["interval-live"].command == "streamwork bench interval --mode live"

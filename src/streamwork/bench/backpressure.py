@@ -2,7 +2,8 @@
 
 A log of two partitions is read by two tasks; all events go to one instance with the sink. Events come at a steady rate that the
 sink can take. Then the sink takes ten times as long for each event, and later as long as before. Measured under `sources`
-(at-least-once) and `drop` (at-most-once), each in a run of its own:
+(at-least-once) and `drop` (at-most-once), each in a run of its own. Under `drop` few events may wait (`buffer`): what waits is as
+old as the time that the sink takes for it, so with the default of 65,536 events nothing would be fresh.
 
     memory_ratio           the most memory of the tasks while the sink is slow and after it, against the most before
     lost, dropped          events that are not in the output, and those that are counted as dropped
@@ -39,7 +40,7 @@ JOBFILE = """from pathlib import Path
 
 from streamwork.bench.backpressure_job import build
 
-job = build(Path(__file__).parent, {policy!r}, {semantics!r}, {seconds!r})
+job = build(Path(__file__).parent, {policy!r}, {semantics!r}, {seconds!r}, {buffer!r})
 """
 SEMANTICS = {"sources": "at-least-once", "drop": "at-most-once"}
 APPEND_SECONDS = 0.05
@@ -54,6 +55,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     rate: int = 4_000  # events per second
     sink_seconds: float = 0.000_1  # for each event; ten times that while it is slow
+    drop_buffer: int = 1_000  # events that may wait in each channel, under `drop`
     warm_seconds: float = 10.0  # before anything counts
     before_seconds: float = 15.0
     slow_seconds: float = 60.0
@@ -87,7 +89,12 @@ def run(folder: Path | None = None, sizes: Sizes = FULL, note: Note = lambda lin
 
 def _measure(folder: Path, policy: str, sizes: Sizes, note: Note) -> dict[str, Any]:
     (folder / "job.py").write_text(
-        JOBFILE.format(policy=policy, semantics=SEMANTICS[policy], seconds=sizes.sink_seconds)
+        JOBFILE.format(
+            policy=policy,
+            semantics=SEMANTICS[policy],
+            seconds=sizes.sink_seconds,
+            buffer=sizes.drop_buffer if policy == "drop" else None,
+        )
     )
     log = EventLog.create(folder / "ticks.log", Tick, key="number", partitions=2)
     log.append([Tick(0, time.time())])

@@ -59,9 +59,9 @@ class Writing:
         return Writing(self._folder, self._seconds)
 
 
-def build(folder: Path, policy: Any, semantics: Any, seconds: float) -> Job:
+def build(folder: Path, policy: Any, semantics: Any, seconds: float, buffer: int | None = None) -> Job:
     job = Job("pressed", semantics=semantics, backpressure=policy, checkpoint_every="1s", parallelism=2)
     ticks = job.source(LogSource(folder / "ticks.log", Tick), id="ticks", parallelism=2)
-    passed = ticks.apply(Pass(), id="pass", grouping=single())
+    passed = ticks.apply(Pass(), id="pass", grouping=single(), buffer=buffer)
     passed.sink(CallableSink(Writing(folder, seconds)), id="out")
     return job

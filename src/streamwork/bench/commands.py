@@ -152,6 +152,35 @@ def bench_manual_command(quick: bool, as_json: bool) -> None:
     _measure(bench, quick, as_json)
 
 
+@bench_group.command("lambda")
+@click.option("--quick", is_flag=True, help="Few events: to see that it works.")
+@JSON
+def bench_lambda_command(quick: bool, as_json: bool) -> None:
+    """A lambda beside one exactly-once job with the same aggregates: CPU, accuracy after a kill, latency of an answer."""
+    from streamwork.bench import lambdas as bench
+
+    _measure(bench, quick, as_json)
+
+
+@bench_group.command("interval")
+@click.option("--quick", is_flag=True, help="Two short intervals in local mode: to see that it works.")
+@click.option(
+    "--mode",
+    type=click.Choice([Mode.MICROBATCH.value, Mode.LIVE.value, Mode.LOCAL.value]),
+    default=Mode.MICROBATCH.value,
+    show_default=True,
+    help="The mode of the job; each has a result of its own.",
+)
+@JSON
+def bench_interval_command(quick: bool, mode: str, as_json: bool) -> None:
+    """Checkpoint intervals from 100 ms to 60 s: throughput, latency, and events computed again after a kill."""
+    from streamwork.bench import interval as bench
+
+    sizes = bench.QUICK if quick else msgspec.structs.replace(bench.FULL, mode=mode)
+    named = "interval" if mode == Mode.MICROBATCH.value else f"interval --mode {mode}"
+    _print_numbers(bench.run(sizes=sizes, note=_note), as_json, named)
+
+
 @bench_group.command("backpressure")
 @click.option("--quick", is_flag=True, help="A few seconds at a low rate: to see that it works.")
 @JSON

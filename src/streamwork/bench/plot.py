@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from streamwork.bench.chart import CHART_STYLE, Chart, chart_height, chart_lines
 from streamwork.bench.tables import Figure, figure, row, short
+from streamwork.components.duration import seconds
 
 PEERS = frozenset(
     {"tws", "native", "bytewax", "loop", "plain", "spark", "cold", "flink", "pathway", "quix", "baseline"}
@@ -78,7 +79,11 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | Chart | None:
             groups = [Group("", _column(numbers["systems"], "events_per_s"))]
         case "semantics":
             unit = "events per second"
-            groups = [Group(name, _column(numbers[name], "events_per_s")) for name in ("sqlite", "postgres")]
+            groups = [
+                Group(name, _column(numbers[name], "events_per_s"))
+                for name in ("sqlite", "appends", "postgres")
+                if name in numbers
+            ]
         case "state-size":
             unit = "milliseconds of an epoch"
             names = {"p50_ms": "median", "p99_ms": "p99"}
@@ -95,6 +100,16 @@ def plot(bench: str, numbers: Mapping[str, Any]) -> Plot | Chart | None:
                 "transactions per second; rates at which decisions are missing are not drawn",
                 series,
                 limit=20.0,
+            )
+        case "interval" | "interval-live":
+            found = numbers["intervals"].items()
+            return Chart(
+                "milliseconds from an event to its visible row",
+                "checkpoint_every, in milliseconds",
+                {
+                    title: [(seconds(every) * 1000, float(row[name])) for every, row in found]
+                    for title, name in (("p99", "p99_ms"), ("median", "p50_ms"))
+                },
             )
         case "recovery-standby":
             unit = "seconds without output after kill -9"

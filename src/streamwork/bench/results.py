@@ -111,7 +111,8 @@ SAVE = click.option(
 
 def save_if_asked(numbers: dict[str, Any], command: str = "") -> Path | None:
     """Save the figures of a command that was given --save. `command`, if it is not the name alone, makes a result of its own:
-    "recovery --standby" is saved as `recovery-standby`, "ysb --variant log" as `ysb-log`.
+    "recovery --standby" is saved as `recovery-standby`, "ysb --variant log" as `ysb-log`, "interval --mode live" as
+    `interval-live`.
     """
     context = click.get_current_context()
     folder: Path | None = context.meta.get(SAVE_TO)
@@ -121,5 +122,5 @@ def save_if_asked(numbers: dict[str, Any], command: str = "") -> Path | None:
         raise click.UsageError("--quick only shows that a benchmark works: its numbers are not saved", context)
     command = command or context.info_name or ""
     plain = msgspec.to_builtins(numbers, str_keys=True)
-    name = command.replace(" --variant ", "-").replace(" --", "-")
+    name = command.replace(" --variant ", "-").replace(" --mode ", "-").replace(" --", "-")
     return save(folder, Result(name, f"streamwork bench {command}", date.today(), this_machine(), plain))

@@ -5,11 +5,14 @@
     acknowledging     at-least-once, every event followed by its id through the job
     exactly-once      outputs are staged, and committed with a ledger, while the next checkpoint is computed
 
-Each upserts the newest count of every card into SQLite and, with `--postgres ADDRESS`, into PostgreSQL, with their default
-durability and an empty table for each of the semantics. The semantics take turns, one burst each, with the same events, so that
-noise on the machine affects all of them. A burst is a backlog of several checkpoints, timed from the first plan to the last
-completion. A ratio compares two consecutive bursts with the same events; the median is reported. At the end each table is
-compared with numpy's result, card by card; a difference is an error, and no speed is reported.
+Each upserts the newest count of every card into SQLite (`sqlite`); appends every count, so that nothing is upserted (`appends`);
+and, with `--postgres ADDRESS`, upserts into PostgreSQL (`postgres`). All have their default durability, and an empty table for
+each of the semantics. The semantics take turns, one burst each, with the same events, so that noise on the machine affects all of
+them. A burst is a backlog of several checkpoints, timed from the first plan to the last completion. A ratio compares two
+consecutive bursts with the same events; the median is reported. At the end each table is compared with numpy's result, card by
+card; a difference is an error, and no speed is reported.
+
+What an error costs under each of them is measured by `semantics_errors`.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from streamwork.bench import semantics_errors
 from streamwork.bench.contest import Wrong, turned
 from streamwork.bench.epochs import CpuTime, Epochs
 from streamwork.bench.keyed_state import card_names
@@ -53,10 +57,11 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int = 4  # of a burst
     warm: int = 1
     repeats: int = 5
+    errors: semantics_errors.ErrorSizes = semantics_errors.FULL
 
 
 FULL = Sizes()
-QUICK = Sizes(cards=50, rows=1_000, checkpoints=2, repeats=1)
+QUICK = Sizes(cards=50, rows=1_000, checkpoints=2, repeats=1, errors=semantics_errors.QUICK)
 
 
 def run(
@@ -70,16 +75,21 @@ def run(
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-semantics-", dir=folder)))
         spark = start_spark(f"local[{PARALLELISM}]", scratch / "spark.log", [])
-        targets: dict[str, Target] = {"sqlite": SqliteTarget(scratch)}
+        targets: dict[str, Target] = {"sqlite": SqliteTarget(scratch), "appends": AppendTarget(scratch)}
         if postgres is not None:
             targets["postgres"] = PostgresTarget(postgres)
         else:
             note("PostgreSQL is not measured: --postgres gives its address")
         for name, target in targets.items():
-            found[name] = Contest(scratch / name, spark, target, sizes, _labelled(note, name)).run()
+            found[name] = Contest(scratch / name, spark, target, target.sized(sizes), _labelled(note, name)).run()
+        errors = {
+            name: semantics_errors.measure(scratch / "errors" / name, chosen, sizes.errors, _labelled(note, "errors"))
+            for name, chosen in SEMANTICS.items()
+        }
     return {
         "exactly_once_vs_at_most_once": min(one["exactly_once_vs_at_most_once"] for one in found.values()),
         **found,
+        "errors": errors,
         "settings": {**msgspec.to_builtins(sizes), "cores": PARALLELISM},
     }
 
@@ -98,6 +108,10 @@ class Target:
         """Card -> count and total."""
         raise NotImplementedError
 
+    def sized(self, sizes: Sizes) -> Sizes:
+        """How much is measured with this target."""
+        return sizes
+
 
 class SqliteTarget(Target):
     def __init__(self, folder: Path) -> None:
@@ -112,6 +126,29 @@ class SqliteTarget(Target):
         with contextlib.closing(sqlite3.connect(self._folder / f"{contestant}.db")) as db:
             return {
                 card: (count, total) for card, count, total in db.execute(f"SELECT card, count, total FROM {TABLE}")
+            }
+
+
+class AppendTarget(SqliteTarget):
+    """Every count is a row of its own: nothing is upserted."""
+
+    def sized(self, sizes: Sizes) -> Sizes:
+        return msgspec.structs.replace(sizes, rows=sizes.rows // 2)  # all rows stay in the table
+
+    def sink(self, contestant: str) -> Sink[Any]:
+        return SqliteSink(self._folder / f"{contestant}-appended.db", TABLE)
+
+    def rows(self, contestant: str) -> dict[str, tuple[int, float]]:
+        """The last count of a card; the number of its rows instead, where that is another one."""
+        import sqlite3
+
+        with contextlib.closing(sqlite3.connect(self._folder / f"{contestant}-appended.db")) as db:
+            found = db.execute(
+                f"SELECT card, count(*), max(count), count(DISTINCT count), max(total) FROM {TABLE} GROUP BY card"
+            )
+            return {
+                card: (last if rows == last == different else -rows, total)
+                for card, rows, last, different, total in found
             }
 
 
