@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import signal
@@ -106,9 +107,11 @@ def prompt_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 def gang_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tasks of live mode are threads of this process: `run` needs no Spark for it."""
     start = drivers.start_spark_host
+    named = inspect.signature(start)
 
-    def start_host(*given: Any) -> Host:
-        return gang_host() if given[-1] is True else start(*given)
+    def start_host(*given: Any, **more: Any) -> Host:
+        is_live = named.bind(*given, **more).arguments.get("live", False)
+        return gang_host() if is_live else start(*given, **more)
 
     monkeypatch.setattr(drivers, "start_spark_host", start_host)
 
