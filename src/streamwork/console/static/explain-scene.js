@@ -94,7 +94,7 @@ function Channel({ edge, blocked, active, narrow }) {
     <line x1=${start.x} y1=${start.y} x2=${end.x} y2=${end.y} />
     ${blocked
       ? html`<line class="bar" x1=${bar.x - dy * 17} y1=${bar.y + dx * 17} x2=${bar.x + dy * 17} y2=${bar.y - dx * 17} />
-        <text x=${bar.x + (narrow ? side * 22 : 6)} y=${narrow ? bar.y + 2 : dy > 0.02 ? bar.y + 34 : bar.y - 24} text-anchor=${narrow && side > 0 ? "start" : "end"}>blocked</text>`
+        <text x=${bar.x + (narrow ? side * 22 : 4)} y=${bar.y + (narrow ? 2 : dy > 0.02 ? -28 : -24)} text-anchor=${narrow && side > 0 ? "start" : "end"}>blocked</text>`
       : html`<path class="tip" d="M0 0L-9 -5L-9 5z" transform=${`translate(${end.x} ${end.y}) rotate(${(Math.atan2(dy, dx) * 180) / Math.PI})`} />`}
   </g>`;
 }
