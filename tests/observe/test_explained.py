@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from failpoint_job import SLICE as FAILPOINT_SLICE
 from matrix.faults import Fault
 from matrix.targets import SINKS
 from matrix.world import MORE, SLICE, World
@@ -27,6 +29,7 @@ from streamwork.observe.checkpoints import CheckpointState, read_checkpoints
 from streamwork.observe.explained import CrashRow, ExplainedEpoch, explain_epoch
 from streamwork.observe.explained.protocol import STEPS
 from streamwork.world import RealClock
+from test_failpoints import Life, add_events
 
 EPOCH = 3
 """The epoch in which a life is killed: it has a parent, and its sinks have been written before."""
@@ -225,3 +228,24 @@ def test_it_is_plain_json(tmp_path: Path) -> None:
 def test_each_phase_of_an_epoch_has_its_words() -> None:
     starts = {Phase.REGISTER, Phase.READ, Phase.REBASE, Phase.READY, Phase.ABANDON}
     assert set(STEPS) == set(Phase) - starts
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_with_9_leaves_what_the_table_says(tmp_path: Path) -> None:
+    """The same with real kills, of the command line."""
+
+    def live(folder: Path, failpoint: str = "none") -> Life:
+        if not folder.exists():
+            folder.mkdir()
+            add_events(folder, 2 * FAILPOINT_SLICE)
+        return Life(folder, failpoint, mode="local").ends_with(0 if failpoint == "none" else -signal.SIGKILL)
+
+    live(tmp_path / "whole")
+    table = explain_epoch(tmp_path / "whole" / "root", "guarded", RealClock(), 2).crash_table
+    for number, row in enumerate(table):
+        folder = tmp_path / str(number)
+        nth = 2 + len(row.held) if row.step == "commit" else 2
+        live(folder, f"epochs/{row.step}/{nth}/SIGKILL")
+        text = live(folder).text
+        assert ("rolled forward" in text) is (row.action == Action.ROLL_FORWARD.value), row.killed
+        assert f"resumed at checkpoint {row.resumes_at}" in text, row.killed
