@@ -1,0 +1,40 @@
+"""Names, keys, events and errors are text on every page: no markup and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from console.console_world import Served, showing
+from console_browser.tab import Tab
+from console_browser.worlds import HOSTILE, hostile_root
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with showing(hostile_root(tmp_path_factory.mktemp("hostile"))) as found:
+        yield found
+
+
+def test_hostile_text_is_shown_as_it_is(served: Served, tab: Tab) -> None:
+    (job,) = [one["job"] for one in served.get("/api/overview")["jobs"]]
+    tab.enter(served, f"jobs/{job}/letters")
+    table = tab.page.get_by_role("table", name="Dead letters, newest checkpoint first")
+    for text in HOSTILE[:5]:
+        expect(table).to_contain_text(f"cannot process {text}")
+
+
+def test_control_markup_that_is_parsed_is_noticed(served: Served, tab: Tab) -> None:
+    """The policy stops inline handlers; the page reports it, and the tests see it."""
+    tab.enter(served)
+    tab.page.evaluate("text => { document.querySelector('main').innerHTML = text }", HOSTILE[0])
+    tab.page.wait_for_function("document.querySelectorAll('main img').length === 1")
+    while not tab.problems:
+        tab.page.wait_for_timeout(20)  # lets the report arrive
+    assert any("Content Security Policy" in one for one in tab.problems)
+    assert tab.page.title() != "owned"
+    tab.problems.clear()
