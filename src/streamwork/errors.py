@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import traceback
 from types import FrameType
 from typing import Self
 
@@ -23,6 +24,8 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
+MOST_TRACE = 20_000
+"""Characters of a traceback that are kept: the last ones."""
 LASTING = frozenset(
     {
         errno.EACCES,
@@ -95,6 +98,11 @@ class StreamworkError(Exception):
     or address, and the run ends; later it is retried."""
     component = ""
     """The component whose `on_error` applies to the event; empty if no `on_error` applies."""
+    raised_in: str
+    """The component that raised it, with its instance: "per-card[1]"; empty if no component did."""
+    in_epoch: int | None
+    trace: str
+    """The traceback in the worker that raised it; empty if it was raised in this process."""
 
     def __init__(
         self,
@@ -116,12 +124,21 @@ class StreamworkError(Exception):
         self.about_one_event = about_one_event
         self.about_setup = about_setup
         self.component = component
+        self.raised_in = ""
+        self.in_epoch = None
+        self.trace = ""
 
     def __str__(self) -> str:
         return printable(f"{self.code}: {self.cause}\n  what to do: {self.action}")
 
     def to_dict(self) -> dict[str, str]:
         return {"code": self.code, "cause": self.cause, "action": self.action}
+
+    def full_trace(self) -> str:
+        """The traceback where it was raised, with its causes; empty if it was not raised."""
+        known = self.__traceback__ is not None or self.__cause__ is not None
+        text = self.trace or ("".join(traceback.format_exception(self)) if known else "")
+        return text if len(text) <= MOST_TRACE else f"...\n{text[-MOST_TRACE:]}"
 
     def with_cause(self, cause: str) -> Self:
         """The same error with another cause."""

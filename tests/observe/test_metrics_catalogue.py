@@ -111,7 +111,7 @@ def test_input_in_doubt_is_counted_by_source(tmp_path: Path) -> None:
 def test_the_commands_of_the_guide_work_as_written(tmp_path: Path) -> None:
     (tmp_path / "card_usage.py").write_text((REPO / "examples" / "card_usage.py").read_text())
     write_transactions(tmp_path / "transactions.jsonl", 100, cards=10)
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    _, block = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     commands = [[PROGRAM, *shlex.split(line)[1:]] for line in block.splitlines()]
     said = [subprocess.run(one, cwd=tmp_path, capture_output=True, text=True, check=True).stdout for one in commands]
     assert 'streamwork_checkpoint{job="card-usage"} 1.0' in said[1]

@@ -16,6 +16,7 @@ from streamwork.cli.job_commands import checkpoints_command, status_command, sto
 from streamwork.cli.lambda_commands import lambda_group
 from streamwork.cli.letter_commands import letters_group
 from streamwork.cli.log_commands import log_group
+from streamwork.cli.logs_command import logs_command
 from streamwork.cli.output import cell, console, print_json, say
 from streamwork.cli.project_commands import demo_group, dev_command, doctor_command, new_command
 from streamwork.cli.query_command import query_command
@@ -47,6 +48,7 @@ for command in (
     checkpoints_command,
     history_command,
     explain_command,
+    logs_command,
     check_command,
     rescale_command,
     savepoint_group,

@@ -41,13 +41,18 @@ def print_json(value: Any) -> None:
 
 
 def say_json(encoded: bytes) -> None:
-    """Print JSON. Characters outside of ASCII occur in strings only, where an escape is equivalent."""
+    """Print JSON."""
+    click.echo(json_text(encoded, sys.stdout))
+
+
+def json_text(encoded: bytes, stream: TextIO) -> str:
+    """JSON for a stream. Characters outside of ASCII occur in strings only, where an escape is equivalent."""
     text = encoded.decode()
-    if not _has_all(sys.stdout.encoding, text):
+    if not _has_all(stream.encoding, text):
         text = "".join(c if c.isascii() else _escaped(c) for c in text)
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
-    click.echo(text)
+    return text
 
 
 def _has_all(encoding: str | None, text: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TextIO, TypeVar
 
 from rich.status import Status
 
+from streamwork.cli.entry_watcher import EntryWatcher
 from streamwork.cli.output import cell, console
 from streamwork.epoch import Manifest, Phase, Started
 from streamwork.epoch import in_doubt as doubt
@@ -29,9 +30,13 @@ def watcher_for(stream: TextIO) -> Watcher:
     return TerminalWatcher(stream) if stream.isatty() else PlainWatcher(stream)
 
 
-def watched(as_json: bool, work: Callable[[Watcher], T]) -> T:
+def watched(as_json: bool, work: Callable[[Watcher], T], log_format: str = "text") -> T:
     """Run `work` with a watcher. With --json, standard output is reserved for the result."""
-    watcher = PlainWatcher(sys.stderr) if as_json else watcher_for(sys.stdout)
+    watcher: Watcher
+    if log_format == "json":
+        watcher = EntryWatcher(sys.stderr if as_json else sys.stdout)
+    else:
+        watcher = PlainWatcher(sys.stderr) if as_json else watcher_for(sys.stdout)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         try:
             return work(watcher)

@@ -57,6 +57,13 @@ CONSOLE_PORT = "0"
     flag_value=CONSOLE_PORT,
     help="Show the jobs of the root in a browser during the run, as the command console does  [without a PORT: any free one]",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="json: one JSON object a line, with time, level, job, epoch, component, code and message.",
+)
 @click.option("--explain", is_flag=True, help="Show the layout of the job, and stop.")
 @JSON
 @click.pass_obj
@@ -69,6 +76,7 @@ def run_command(
     serve: str | None,
     console: str | None,
     explain: bool,
+    log_format: str,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -122,7 +130,7 @@ def run_command(
         ):
             return run(loaded.job, options, watcher, clock, stop)
 
-    outcome = watched(as_json, work)
+    outcome = watched(as_json, work, log_format)
     if as_json:
         print_json(outcome)
 

@@ -232,13 +232,18 @@ def placed(error: Exception, graph: Graph, epoch: int) -> StreamworkError:
     place = f" [job {graph.job}, epoch {epoch}]"
     if isinstance(error, StreamworkError):
         error.cause += place
+        error.in_epoch = epoch
         return error
     if isinstance(error, OSError):
         action = "make room, or restore the file or folder, and start again: the last checkpoint is good"
-        return JobFailed("SW-IO-FAILED", f"{error}{place}", action, about_setup=is_lasting(error))
-    return JobFailed(
-        "SW-ENGINE-FAILED",
-        f"{described(error)}{raised_at(error)[1]}{place}",
-        "start again: the last checkpoint is good. If it happens again, report it with these lines, and with the input if you can",
-        retryable=is_retryable(error),
-    )
+        failure = JobFailed("SW-IO-FAILED", f"{error}{place}", action, about_setup=is_lasting(error))
+    else:
+        failure = JobFailed(
+            "SW-ENGINE-FAILED",
+            f"{described(error)}{raised_at(error)[1]}{place}",
+            "start again: the last checkpoint is good. If it happens again, report it with these lines, and with the input if "
+            "you can",
+            retryable=is_retryable(error),
+        )
+    failure.in_epoch, failure.__cause__ = epoch, error
+    return failure

@@ -7,7 +7,7 @@ import msgspec
 from streamwork.delivery import Trouble
 from streamwork.delivery.counts import Counts
 from streamwork.engine.idleness import Idleness
-from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse
+from streamwork.errors import JobFailed, Refused, StreamworkError, WrongUse, writable
 from streamwork.world import FileRef
 
 
@@ -44,14 +44,18 @@ class Failure(msgspec.Struct, frozen=True):
     retryable: bool
     about_one_event: bool
     about_setup: bool
+    raised_in: str = ""
+    in_epoch: int | None = None
+    trace: str = ""
 
     @classmethod
     def of(cls, error: StreamworkError) -> Failure:
-        return cls(**{name: getattr(error, name) for name in cls.__struct_fields__})
+        found = {name: getattr(error, name) for name in cls.__struct_fields__}
+        return cls(**found | {"trace": writable(error.full_trace())})
 
     def to_error(self) -> StreamworkError:
         kind = {2: WrongUse, 3: Refused}.get(self.exit_code, JobFailed)
-        return kind(
+        error = kind(
             self.code,
             self.cause,
             self.action,
@@ -60,6 +64,8 @@ class Failure(msgspec.Struct, frozen=True):
             about_setup=self.about_setup,
             component=self.component,
         )
+        error.raised_in, error.in_epoch, error.trace = self.raised_in, self.in_epoch, self.trace
+        return error
 
 
 class Reports(msgspec.Struct, frozen=True):

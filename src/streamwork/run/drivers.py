@@ -21,6 +21,7 @@ from streamwork.hosts.spark_host import start_spark_host
 from streamwork.hosts.spark_life import spark_gone
 from streamwork.job import Graph, Job
 from streamwork.run.backfill import advise_batch, everything
+from streamwork.run.job_log import JobLog
 from streamwork.run.mode import Mode, check_long_lived, policy_note
 from streamwork.run.on_error import advise, with_on_error
 from streamwork.run.options import RunOptions
@@ -32,7 +33,7 @@ from streamwork.run.stop_request import STOPPED
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
 from streamwork.run.tally import Tally
-from streamwork.run.watcher import Watcher
+from streamwork.run.watcher import LogWatcher, Watcher
 from streamwork.world import Clock, RealDisk, RealProcesses, step_back
 
 IDLE_SECONDS = 0.05
@@ -60,7 +61,9 @@ class Drivers:
         self._record = RunRecorder(
             self._store.disk, self._store.folder, clock, options.mode.value, self.settings.checkpoint_every
         )
-        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher, self._record)
+        also = watcher.on_entry if isinstance(watcher, LogWatcher) else None
+        self.log = JobLog(self._store.folder, options.mode.folder(job.name), clock, also)
+        self.tally = Tally(tuple(node.id for node in self._graph.sources), watcher, self._record, self.log)
         self._retries = any(node.retry is not None for node in graph.nodes)
         self._retry_notes = RetryNotes(self._store.disk, self._store.folder, self.note)
         check_restore(options)
@@ -150,6 +153,7 @@ class Drivers:
             started = driver.start()
             self._holder = driver
             self._record.started(self.fence)
+            self.log.started(self.fence, f"started ({self._options.mode.value}) at checkpoint {started.resumed_at}")
             clear_vitals(self._store.disk, self._store.folder, self.fence)
             if self._standby is not None and heir is not None:
                 self._standby.took_over()
@@ -161,6 +165,7 @@ class Drivers:
             self._host = None
             self._holder = driver if driver.fences.mine is not None else self._holder
             self._record.failed(self.fence, error)
+            self.log.failed(error)
             with contextlib.suppress(Exception):  # the first error is raised
                 _close(driver, host)
             self.tally.end_of(driver)
@@ -311,7 +316,8 @@ class Drivers:
         return str(place)
 
     def note(self, line: str) -> None:
-        if self._watcher is not None:
+        self.log.note(line)
+        if self._watcher is not None and not isinstance(self._watcher, LogWatcher):
             self._watcher.on_note(line)
 
 

@@ -38,7 +38,7 @@ def run(
         drivers = Drivers(job, options, watcher, clock, stop)
         if watcher is not None:
             watcher.on_starting(options.mode.folder(job.name), options.mode, options.root)
-        with Heartbeat(drivers.beat, drivers.settings.lease / BEATS):
+        with Heartbeat(drivers.beat, drivers.settings.lease / BEATS), drivers.log.of_python():
             try:
                 restarts = drivers.run()
             except StreamworkError:

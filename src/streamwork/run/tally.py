@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamwork.epoch import Driver, Manifest, Phase
 from streamwork.epoch.in_doubt import InDoubt
+from streamwork.run.job_log import JobLog
 from streamwork.run.record import RunRecorder
 from streamwork.run.watcher import Watcher
 
@@ -11,12 +12,13 @@ from streamwork.run.watcher import Watcher
 class Tally:
     """The counts of a run. Passes each phase on to the watcher."""
 
-    def __init__(self, sources: tuple[str, ...], watcher: Watcher | None, recorder: RunRecorder) -> None:
+    def __init__(self, sources: tuple[str, ...], watcher: Watcher | None, recorder: RunRecorder, log: JobLog) -> None:
         self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = self.late = 0
         self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # by key: a restart finds the same ones again
         self._sources = sources
         self._watcher = watcher
         self._recorder = recorder
+        self._log = log
 
     def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
         if manifest is not None and phase is Phase.COMPLETE:
@@ -29,6 +31,7 @@ class Tally:
                 self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
                 self.late += counters.get("late", 0)
         self._recorder.on_phase(phase, epoch)
+        self._log.on_phase(phase, epoch, manifest)
         if self._watcher is not None:
             self._watcher.on_phase(phase, epoch, manifest)
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from streamwork.epoch import Manifest, Phase, Started
+from streamwork.run.job_log import Entry
 from streamwork.run.mode import Mode
 from streamwork.run.outcome import Outcome
+
+
+@runtime_checkable
+class LogWatcher(Protocol):
+    """A watcher that takes the entries of the job's log, instead of notes."""
+
+    def on_entry(self, entry: Entry) -> None: ...
 
 
 class Watcher(Protocol):

@@ -37,6 +37,7 @@ def applying_failed(
         if error.about_one_event and is_one and not error.component:
             error.cause += f", while applying {show(event)}"
             error.component = node.id
+        error.raised_in = error.raised_in or f"{node.id}[{int(instance)}]"
         return error
     frame, place = raised_at(error)
     who, what = f"{node.id} (instance {instance})", described(error)
@@ -44,7 +45,7 @@ def applying_failed(
     undeclared = isinstance(error, KeyError | TypeError) and ("append" in what or in_emit)
     hint = "; a channel must be declared: channels = {...}" if undeclared else ""
     about_one_event = is_one and isinstance(error, Exception)  # `on_error` does not apply to SystemExit and its like
-    return JobFailed(
+    failure = JobFailed(
         "SW-OPERATOR-FAILED",
         f"{who} raised {what}{place} while applying {show(event)}{hint}",
         "fix the operator or the input and start again: the last checkpoint is good, and the job resumes there",
@@ -52,6 +53,8 @@ def applying_failed(
         about_one_event=about_one_event,
         component=node.id if about_one_event else "",
     )
+    failure.raised_in = f"{node.id}[{int(instance)}]"
+    return failure
 
 
 class BatchOfRows:
