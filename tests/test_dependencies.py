@@ -21,7 +21,20 @@ IMPORTED_BY_OTHERS = {
 INSTALLED_WITH_ANOTHER = {
     "numpy": "pandas",  # pandas requires it, and cannot work without it
     "py4j": "pyspark",
+    "opentelemetry-api": "opentelemetry-sdk",
 }
+
+
+PARTS = {
+    "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
+    "opentelemetry": "opentelemetry-api",
+}
+"""The distributions of a package that several of them share, the longest name first."""
+
+
+def part(module: str) -> str:
+    return next((name for name in PARTS if module.startswith(name)), module.partition(".")[0])
 
 
 @cache
@@ -31,12 +44,12 @@ def imported(source: Path) -> frozenset[str]:
     for path in source.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
+                found |= {part(alias.name) for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
-                found.add((node.module or "").partition(".")[0])
+                found.add(part(node.module or ""))
     known = packages_distributions()
     modules = found - sys.stdlib_module_names - {"streamwork", "__future__"}
-    return frozenset(normal(known.get(module, [module])[0]) for module in modules)
+    return frozenset(normal(PARTS.get(module) or known.get(module, [module])[0]) for module in modules)
 
 
 def normal(name: str) -> str:

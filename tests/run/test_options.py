@@ -21,7 +21,7 @@ from streamwork.run.options import RunOptions, defaults, flags
 
 HOME = Path("/jobs")
 OF_THE_CALLER = {"module_folder", "command"}
-OF_THE_COMMAND = {"jobfile", "metrics", "serve", "console", "log_format", "explain", "as_json"}
+OF_THE_COMMAND = {"jobfile", "metrics", "serve", "console", "log_format", "trace", "explain", "as_json"}
 
 ids = st.from_regex(r"[A-Za-z0-9_-]{1,8}", fullmatch=True)
 durations = st.floats(0.001, 1e6)

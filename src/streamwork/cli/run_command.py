@@ -64,6 +64,11 @@ CONSOLE_PORT = "0"
     show_default=True,
     help="json: one JSON object a line, with time, level, job, epoch, component, code and message.",
 )
+@click.option(
+    "--trace",
+    metavar="URL",
+    help="Send a trace of each epoch to this collector, by OTLP over HTTP. Without it, OTEL_EXPORTER_OTLP_ENDPOINT decides.",
+)
 @click.option("--explain", is_flag=True, help="Show the layout of the job, and stop.")
 @JSON
 @click.pass_obj
@@ -77,6 +82,7 @@ def run_command(
     console: str | None,
     explain: bool,
     log_format: str,
+    trace: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -121,14 +127,14 @@ def run_command(
 
     def measured(watcher: Watcher) -> Outcome:
         if metrics is None:
-            return run(loaded.job, options, watcher, clock, stop)
+            return run(loaded.job, options, watcher, clock, stop, trace)
         from streamwork.observe.metrics import exposition
 
         status = partial(read_status, options.root, options.mode.folder(loaded.job.name), clock, watch=False)
         with serving(
             lambda: exposition(status()), Endpoint.parse(metrics), token(options.root, TOKEN), watcher.on_note
         ):
-            return run(loaded.job, options, watcher, clock, stop)
+            return run(loaded.job, options, watcher, clock, stop, trace)
 
     outcome = watched(as_json, work, log_format)
     if as_json:

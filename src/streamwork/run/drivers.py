@@ -7,6 +7,7 @@ import secrets
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from streamwork.engine.vitals import clear_vitals
 from streamwork.epoch import Driver, Host, Started, Store
@@ -33,8 +34,12 @@ from streamwork.run.stop_request import STOPPED
 from streamwork.run.stopping import Stop, Stopped
 from streamwork.run.supervisor import supervise
 from streamwork.run.tally import Tally
+from streamwork.run.tracing import EpochTracer
 from streamwork.run.watcher import LogWatcher, Watcher
 from streamwork.world import Clock, RealDisk, RealProcesses, step_back
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 IDLE_SECONDS = 0.05
 FAILURES = "failures.log"
@@ -44,7 +49,16 @@ FAILURES = "failures.log"
 class Drivers:
     """The drivers of one run. Each failed driver is followed by another one, as far as the job's `restart` allows."""
 
-    def __init__(self, job: Job, options: RunOptions, watcher: Watcher | None, clock: Clock, stop: Stop) -> None:
+    def __init__(
+        self,
+        job: Job,
+        options: RunOptions,
+        watcher: Watcher | None,
+        clock: Clock,
+        stop: Stop,
+        provider: TracerProvider | None = None,
+    ) -> None:
+        """`provider` takes the traces of epochs."""
         self.settings = options.settings(job.settings)
         self.started: Started | None = None  # how the first driver started
         self.driver: Driver | None = None
@@ -56,6 +70,7 @@ class Drivers:
         self._options = options
         self._background = ThreadPoolExecutor(1, "streamwork-background", initializer=step_back)  # for snapshots
         self._watcher = watcher
+        self._provider = provider
         self._clock = clock
         self._store = Store(RealDisk(), options.root, options.mode.folder(job.name))
         self._record = RunRecorder(
@@ -145,6 +160,7 @@ class Drivers:
             refill=self._options.refill,
             requests=self._requests,
             drop=self._drop,
+            participants=self._tracers(),
         )
         driver.fences.tell, driver.fences.silent, driver.fences.sleep = self.note, silent, self._stop.sleep
         if heir is not None:
@@ -179,6 +195,17 @@ class Drivers:
         self._host = None
         _close(driver, host)
         self.tally.end_of(driver)
+
+    def _tracers(self) -> Sequence[EpochTracer]:
+        """The tracer of a new driver, if traces are wanted."""
+        if self._provider is None:
+            return ()
+        attributes = {
+            "streamwork.job": self._options.mode.folder(self._graph.job),
+            "streamwork.mode": self._options.mode.value,
+            "streamwork.semantics": str(self._graph.promise),
+        }
+        return (EpochTracer(self._provider, self._clock, attributes),)
 
     def _wait_as_standby(self, host: Host) -> Heir | None:
         """Of a standby: wait until it is to take the job over. The host is closed if this raises."""
