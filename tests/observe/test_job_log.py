@@ -103,7 +103,7 @@ def test_a_long_traceback_keeps_its_end() -> None:
 def test_secrets_are_not_shown(text: str, secret: str, tmp_path: Path) -> None:
     assert secret in text and secret not in shown(text) and "***" in shown(text)
     log, entries = written(tmp_path)
-    log.failed(ValueError(text))
+    log.failed(ValueError(text), 1)
     log.note(text)
     assert len(entries) == 2 and all(secret not in (one.message + one.traceback) for one in entries)
 
@@ -163,10 +163,21 @@ def test_a_standby_writes_nothing_until_it_has_the_job(tmp_path: Path) -> None:
     assert [one.message for one in read_log(tmp_path / "root", "j").entries] == ["waiting", "started"]
 
 
-def test_nothing_creates_the_folder_of_a_job(tmp_path: Path) -> None:
-    log = JobLog(tmp_path / "root" / "j", "j", VirtualClock())
-    log.failed(ValueError("no root"))
-    assert not (tmp_path / "root").exists()
+def test_a_driver_that_has_not_claimed_the_job_writes_no_failure(tmp_path: Path) -> None:
+    log, entries = written(tmp_path)
+    log.failed(ValueError("another driver has the job"), 0)
+    assert not (tmp_path / "root" / "j" / "logs").exists() and len(entries) == 1, "it is printed"
+
+
+@pytest.mark.usefixtures("no_store")
+def test_a_driver_that_has_lost_the_job_writes_nothing_any_more(tmp_path: Path) -> None:
+    log, _ = written(tmp_path)
+    log.started(4, "started")
+    (tmp_path / "root" / "j" / "fences").mkdir()
+    (tmp_path / "root" / "j" / "fences" / "5.json").touch()
+    log.note("awake again")
+    log.failed(ValueError("fenced"), 4)
+    assert [one.message for one in read_log(tmp_path / "root", "j").entries] == ["started"]
 
 
 @pytest.mark.usefixtures("no_store")

@@ -13,9 +13,10 @@ from streamwork.epoch import Manifest, Phase, Started
 from streamwork.run.job_log import Entry, shown
 from streamwork.run.mode import Mode
 from streamwork.run.outcome import Outcome
+from streamwork.run.watcher import LogWatcher
 
 
-class EntryWatcher:
+class EntryWatcher(LogWatcher):
     """Prints the entries of the job's log."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -181,7 +181,7 @@ class Drivers:
             self._host = None
             self._holder = driver if driver.fences.mine is not None else self._holder
             self._record.failed(self.fence, error)
-            self.log.failed(error)
+            self.log.failed(error, 0 if driver.fences.mine is None else self.fence)
             with contextlib.suppress(Exception):  # the first error is raised
                 _close(driver, host)
             self.tally.end_of(driver)

@@ -5,7 +5,7 @@
 
 It is information only: nothing depends on it, and a line that cannot be written is left out. The size is bounded: a full file is
 renamed, and the oldest is removed. Lines of a driver that has not claimed the job yet are kept back until it has, so that a
-standby writes nothing; failures are written at once.
+standby writes nothing; a driver that has lost the job to another one writes nothing any more.
 """
 
 from __future__ import annotations
@@ -82,23 +82,29 @@ class JobLog:
         self._events = 0
 
     def started(self, fence: int, message: str) -> None:
+        self._claimed(fence)
+        self.note(message)
+
+    def _claimed(self, fence: int) -> None:
         """A driver has claimed the job."""
+        if not fence:
+            return
         self._fence = fence
         kept, self._kept_back = self._kept_back, []
         for entry in kept:
             self._append(entry)
-        self.note(message)
 
     def note(
         self, message: str, level: str = "info", logger: str = "", trace: str = "", epoch: int | None = None
     ) -> None:
         self._take(self._entry(level, message, logger=logger, traceback=shown(trace), epoch=epoch))
 
-    def failed(self, error: BaseException) -> None:
-        """A driver has failed."""
+    def failed(self, error: BaseException, fence: int) -> None:
+        """A driver has failed; `fence` is 0 if it had not claimed the job."""
+        self._claimed(fence)
         if not isinstance(error, StreamworkError):
             trace = "".join(traceback.format_exception(error))
-            self._take(self._entry("error", described(error), traceback=shown(trace)), at_once=True)
+            self._take(self._entry("error", described(error), traceback=shown(trace)))
             return
         component, _, instance = error.raised_in.rstrip("]").partition("[")
         entry = self._entry(
@@ -112,7 +118,7 @@ class JobLog:
             action=shown(error.action),
             traceback=shown(error.full_trace()),
         )
-        self._take(entry, at_once=True)
+        self._take(entry)
 
     def on_phase(self, phase: Phase, epoch: int, manifest: Manifest | None) -> None:
         if phase is Phase.ABANDON:
@@ -148,20 +154,20 @@ class JobLog:
         now = datetime.fromtimestamp(self._clock.now(), UTC)
         return Entry(time=now, level=level, job=self._job, message=shown(message), fence=self._fence, **more)  # type: ignore[arg-type]
 
-    def _take(self, entry: Entry, at_once: bool = False) -> None:
+    def _take(self, entry: Entry) -> None:
         if self._also is not None:
             self._also(entry)
-        if self._fence or at_once:
+        if self._fence:
             self._append(entry)
         elif len(self._kept_back) < MOST_KEPT_BACK:
             self._kept_back.append(entry)
 
     def _append(self, entry: Entry) -> None:
-        if not self._folder.is_dir():  # nothing creates the folder of a job before its start
+        if (self._folder / "fences" / f"{self._fence + 1}.json").exists():  # another driver has the job
             return
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(exist_ok=True)
-            if self._fence and self._file.exists() and self._file.stat().st_size >= MOST_BYTES:
+            if self._file.exists() and self._file.stat().st_size >= MOST_BYTES:
                 self._rotate()
             with self._file.open("ab", buffering=0) as file:
                 file.write(msgspec.json.encode(entry) + b"\n")

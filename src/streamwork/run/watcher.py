@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from streamwork.epoch import Manifest, Phase, Started
 from streamwork.run.job_log import Entry
@@ -11,10 +12,10 @@ from streamwork.run.mode import Mode
 from streamwork.run.outcome import Outcome
 
 
-@runtime_checkable
-class LogWatcher(Protocol):
-    """A watcher that takes the entries of the job's log, instead of notes."""
+class LogWatcher(ABC):
+    """A base class of watchers that take the entries of the job's log instead of notes."""
 
+    @abstractmethod
     def on_entry(self, entry: Entry) -> None: ...
 
 
