@@ -15,6 +15,7 @@ from streamwork.job.names import check_name
 from streamwork.observe.dead_letters import read_letter, read_letters
 from streamwork.observe.epoch import read_epoch
 from streamwork.observe.history import MOST_EPOCHS, MOST_POINTS, POINTS, read_epochs, read_history
+from streamwork.observe.job_log import read_log
 from streamwork.observe.job_view import read_job
 from streamwork.observe.savepoints import read_savepoint, read_savepoints
 from streamwork.serving.http import malformed
@@ -22,6 +23,8 @@ from streamwork.serving.http import malformed
 EPOCHS = 100
 LETTERS = 100
 MOST_LETTERS = 1_000
+LOG_ENTRIES = 200
+MOST_LOG_ENTRIES = 2_000
 
 
 def with_twin(found: Any, cli: str) -> dict[str, Any]:
@@ -82,6 +85,13 @@ def letter(asked: Asked) -> Any:
     return about(asked, read_letter(asked.root, asked.job, given), "dead-letters show", given)
 
 
+def log(asked: Asked) -> Any:
+    """The entries of failures have the traceback of the task."""
+    last, errors = int(asked.number("last", LOG_ENTRIES, 1, MOST_LOG_ENTRIES)), asked.number("errors", 0, 0, 1) == 1
+    options = ["--last", last, *(["--errors"] if errors else [])]
+    return about(asked, read_log(asked.root, asked.job, last, errors), "logs", *options)
+
+
 def savepoints(asked: Asked) -> Any:
     return about(asked, read_savepoints(asked.root, asked.job), "savepoint list")
 
@@ -103,6 +113,7 @@ ROUTES: tuple[Route, ...] = (
     get("jobs/{job}/epochs/{epoch}", epoch),
     get("jobs/{job}/dead-letters", letters, "component", "limit", "after"),
     get("jobs/{job}/dead-letters/one", letter, "id"),
+    get("jobs/{job}/log", log, "last", "errors"),
     get("jobs/{job}/savepoints", savepoints),
     get("jobs/{job}/savepoints/{name}", savepoint),
 )
