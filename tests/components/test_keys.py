@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamwork import Digits, Event
 from streamwork.components.columns import to_batch
-from streamwork.components.keys import GROUPS, Key, canonical, instance_of
+from streamwork.components.keys import GROUPS, SHORT, Key, canonical, instance_of
 
 # (key value, canonical bytes, group of 256). Other languages must agree; do not change them.
 VECTORS: list[tuple[Any, bytes, int]] = [
@@ -96,8 +96,14 @@ values = {
 keyed = st.builds(Keyed, **{name: st.none() | some for name, some in values.items()})
 
 
-@given(st.lists(keyed, min_size=1, max_size=30), st.lists(st.sampled_from(sorted(values)), min_size=1, unique=True))
-def test_columns_have_the_groups_of_their_values(events: list[Keyed], fields: list[str]) -> None:
+@given(
+    st.lists(keyed, min_size=1, max_size=30),
+    st.lists(st.sampled_from(sorted(values)), min_size=1, unique=True),
+    st.sampled_from([1, SHORT + 2]),
+)
+def test_columns_have_the_groups_of_their_values(events: list[Keyed], fields: list[str], times: int) -> None:
+    """In few rows, and in many."""
+    events *= times
     key, batch = Key.of(Keyed, fields), to_batch(Keyed, events, "here")
     wanted = key.groups(key.values(events), 1000)
     for cut in (0, 1):  # a slice begins in the middle of its buffers

@@ -28,6 +28,8 @@ from streamwork.components.times import BEGINNING
 from streamwork.errors import WrongUse
 
 GROUPS = 256
+SHORT = 64
+"""Up to so many rows, one at a time is faster than whole columns."""
 _DIGITS = Context(prec=76)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
@@ -82,7 +84,11 @@ class Key(msgspec.Struct, frozen=True):
 
     def column_groups(self, columns: Sequence[pa.Array], groups: int = GROUPS) -> np.ndarray[Any, Any]:
         """The key group of each row; `columns` are those of the key's fields."""
-        if any(pa.types.is_decimal(column.type) for column in columns):  # Arrow's text differs from ours
+        types = [column.type for column in columns]
+        is_short = len(columns[0]) <= SHORT and all(
+            pa.types.is_string(one) or pa.types.is_integer(one) for one in types
+        )
+        if is_short or any(map(pa.types.is_decimal, types)):  # of decimals, Arrow's text differs from ours
             parts = [column.to_pylist() for column in columns]
             return np.array(self.groups(parts[0] if len(parts) == 1 else zip(*parts, strict=True), groups), np.uint32)
         crcs = crc32.begin(len(columns[0]))

@@ -65,7 +65,9 @@ def _shown(schema: pa.Schema) -> str:
 
 def in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in slices that each fit into one frame."""
-    rows, size = batch.num_rows, int(batch.nbytes)
+    rows, size = batch.num_rows, batch.get_total_buffer_size()
+    if size > _PIECE_BYTES:  # of the rows alone, which takes longer to find out
+        size = int(batch.nbytes)
     per_piece = rows if size <= _PIECE_BYTES else max(1, rows * _PIECE_BYTES // size)
     for start in range(0, rows, per_piece):
         yield batch.slice(start, per_piece)

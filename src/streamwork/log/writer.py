@@ -107,7 +107,7 @@ class Writer:
         """Append a batch of at least one event. Returns its offsets. `durable` syncs in every mode."""
         with self._mutex:
             partition, now = self.partition, self._clock.now()
-            if self._must_roll(int(batch.nbytes), now):
+            if self._must_roll(batch, now):
                 self._roll()  # 1
             last = next(partition.backwards(), None)
             base = partition.end
@@ -125,14 +125,17 @@ class Writer:
             return self._clock.monotonic() - self._synced_at >= self._sync_every
         return self._fsync is Fsync.ALWAYS
 
-    def _must_roll(self, incoming: int, now: float) -> bool:
+    def _must_roll(self, batch: pa.RecordBatch, now: float) -> bool:
         if not self.partition.bases:
             return False
         active = self.partition.active
         if active.entries and not self._is_mine(active):
             return True  # a segment has one schema
         first = active.entries[0].time / 1_000_000 if active.entries else None
-        return must_roll(self._policy, active.scanned, first, incoming, now)
+        at_most = batch.get_total_buffer_size()  # which is found out faster than the size of the rows alone
+        return must_roll(self._policy, active.scanned, first, at_most, now) and must_roll(
+            self._policy, active.scanned, first, int(batch.nbytes), now
+        )
 
     def _is_mine(self, segment: Segment) -> bool:
         """True if it has the schema of the appended batches."""
