@@ -36,6 +36,7 @@ class FakeChild:
         self.name = name
         self.link = self
         self.got: list[tuple[Kind, Any]] = []
+        self.flushed: list[int] = []  # how many messages were there at each call
         self.says: deque[Message] = deque()
         self.dead = self.killed = False
 
@@ -46,7 +47,7 @@ class FakeChild:
         self.got.append((kind, parcel.head))
 
     def flush(self) -> None:
-        """Nothing waits."""
+        self.flushed.append(len(self.got))
 
     def receive(self) -> Iterator[Message]:
         while self.says:
@@ -115,16 +116,18 @@ class World:
             self.tick()
 
     def send(self, count: int, epoch: int = 1) -> None:
-        batch = Batch([Order(number, "a") for number in range(count)])
-        self._turn(Data(epoch, (Part(Input("orders"), "counting", batch),)))
+        self._turn(events(count, epoch))
 
     def barrier(self, epoch: int = 1) -> None:
         self.one.plan(msgspec.structs.replace(self._work, epoch=epoch + 1), reads=False)
         self._turn(CheckpointEvent(epoch, "upstream"))
 
-    def _turn(self, item: Any) -> None:
-        self.input.send(item)
-        assert self.one.turn(self.input)
+    def _turn(self, *items: Any) -> None:
+        """One round of the task."""
+        for item in items:
+            self.input.send(item)
+            assert self.one.turn(self.input)
+        self.one.flush()
 
     def done(self, count: int) -> None:
         self.child.say(Kind.DONE, str(count).encode())
@@ -141,6 +144,11 @@ class World:
 
     def numbers(self, epoch: int) -> dict[str, int]:
         return {kind: number for kind, number in self.reports[epoch].counters.items() if number}
+
+
+def events(count: int, epoch: int = 1) -> Data:
+    batch = Batch([Order(number, "a") for number in range(count)])
+    return Data(epoch, (Part(Input("orders"), "counting", batch),))
 
 
 def state_file(name: str) -> FileRef:
@@ -164,6 +172,32 @@ def test_what_a_child_does_not_take_is_dropped_and_counted(world: World) -> None
     world.stored(1, QUEUE_EVENTS + 5, "new")
     assert world.numbers(1) == {"processed": QUEUE_EVENTS + 13, "delivered": QUEUE_EVENTS + 5, "dropped": 8}
     assert world.state(1) == ["new"]
+
+
+def parcels(child: FakeChild) -> list[tuple[ParcelKind, int]]:
+    return [(one.kind, one.events) for kind, one in child.got if kind is Kind.ITEM]
+
+
+def test_what_comes_in_one_round_leaves_together(world: World) -> None:
+    world.ready()
+    world._turn(events(1), events(2), events(3))
+    assert parcels(world.child) == [(ParcelKind.EVENTS, 6)]
+    world._turn(events(1), CheckpointEvent(1, "upstream"), events(1, epoch=2))
+    assert parcels(world.child)[1:] == [(ParcelKind.EVENTS, 1), (ParcelKind.CHECKPOINT, 0), (ParcelKind.EVENTS, 1)]
+    assert world.child.flushed[-2:] == [len(world.child.got) - 3, len(world.child.got)], "one flush for each round"
+
+
+def test_what_comes_while_the_child_is_busy_gathers(world: World) -> None:
+    """The batches of a child grow with its load."""
+    world.ready()
+    for count in (1, 2, 3, 4):
+        world.send(count)
+    assert parcels(world.child) == [(ParcelKind.EVENTS, 1), (ParcelKind.EVENTS, 2)], "one to work on, and the next"
+    world.done(1)
+    world.send(5)
+    assert parcels(world.child)[2:] == [(ParcelKind.EVENTS, 3 + 4 + 5)]
+    world._turn(CheckpointEvent(1, "upstream"))
+    assert parcels(world.child)[3:] == [(ParcelKind.CHECKPOINT, 0)], "a checkpoint event does not wait"
 
 
 @pytest.mark.parametrize(("deadline", "patience"), [(None, BARRIER_SECONDS), (0.2, BARRIER_SECONDS), (30.0, 30.0)])

@@ -136,6 +136,11 @@ class Executor:
         return self.instance.epoch
 
     @property
+    def follows_clock(self) -> bool:
+        """True if something may happen when processing time advances."""
+        return self.instance.chain.follows_clock
+
+    @property
     def waits_until(self) -> float | None:
         """When an event is retried, by the monotonic clock; None if none waits."""
         waiting = self.instance.chain.waiting

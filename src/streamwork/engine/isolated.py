@@ -27,6 +27,7 @@ import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -41,7 +42,7 @@ from streamwork.engine.report import Report, Reports
 from streamwork.flow.channel import Channel, CheckpointEvent, Data, Idle, Item, Watermark
 from streamwork.flow.outlet import Outlet
 from streamwork.flow.parcel import Kind as ParcelKind
-from streamwork.flow.parcel import Parcel, Wire
+from streamwork.flow.parcel import Wire
 from streamwork.flow.transport import Transport
 from streamwork.flow.wiring import Place
 from streamwork.job import Layout
@@ -50,6 +51,8 @@ from streamwork.world import Clock, PatientClock
 _log = logging.getLogger(__name__)
 QUEUE_EVENTS = 1_000
 """Events that may be in the child or on the way to it."""
+AHEAD = 2
+"""Parcels that the child may have: the one that it works on, and the next one. What comes meanwhile gathers."""
 BARRIER_SECONDS = 1.0
 """Shortest time after which a child that has not reported since the last checkpoint event of an epoch is late."""
 LOOK_SECONDS = 0.1
@@ -135,7 +138,8 @@ class Isolated:
         self._watermarks: dict[Place, Watermark] = {}
         self._sent: deque[_Sent] = deque()
         self._queued = 0
-        self._waiting: dict[Place, int] = {}  # by sender: how many events gather
+        self._given: set[Place] = set()  # the senders of what waits for the child
+        self._urgent = False  # True if not only events wait
         self._done_at = 0.0
         self._mine: dict[int, Counter[str]] = {}  # by epoch: what was given to this child, and what it has finished
         self._lost: dict[int, Counter[str]] = {}  # by epoch: what was dropped here, or given to earlier children
@@ -170,6 +174,21 @@ class Isolated:
         self._remember(sender, item)
         return True
 
+    def flush(self) -> None:
+        """Send the child what it was given since the last call. While it is busy, events gather, so that its batches grow with its
+        load.
+        """
+        if self._given and (self._urgent or len(self._sent) < AHEAD):
+            self._send_given()
+        if self._child is not None:
+            with suppress(LinkClosed):  # `tick` notices it
+                self._child.link.flush()
+
+    @property
+    def link(self) -> Link | None:
+        """The messages of the child come here."""
+        return None if self._child is None else self._child.link
+
     def see(self, now: int) -> None:
         """The child has a clock of its own."""
 
@@ -178,7 +197,6 @@ class Isolated:
         found = False
         try:
             if self._child is not None:
-                self._child.link.flush()
                 for message in self._child.link.receive():
                     found = True
                     self._take(message)
@@ -223,23 +241,25 @@ class Isolated:
     # ---- items ----------------------------------------------------------------------------------------------------
 
     def _give(self, sender: Place, item: Item) -> None:
-        """To the child, or into what waits for it: while it is busy, events gather, so that its batches grow with its load."""
+        """Into what the child gets with the next `flush`."""
         self._outlets[sender].send(item)
+        self._given.add(sender)
         if isinstance(item, Data):
             self._mine.setdefault(item.epoch, Counter())["sent"] += len(item)
             self._queued += len(item)
-            self._waiting[sender] = self._waiting.get(sender, 0) + len(item)
-        if not isinstance(item, Data) or not self._sent:
-            self._send_waiting()
+        else:
+            self._urgent = True
 
-    def _send_waiting(self) -> None:
+    def _send_given(self) -> None:
+        assert self._child is not None
         now = self._clock.monotonic()
-        for sender, outlet in self._outlets.items():
+        for sender in self._given:
+            outlet = self._outlets[sender]
             outlet.pack()
-            events = self._waiting.pop(sender, 0)
-            for number, parcel in enumerate(outlet.ready()):
-                self._sent.append(_Sent(parcel.head.epoch, 0 if number else events, now))
-                self._send_parcel(parcel)
+            for parcel in outlet.ready():
+                self._sent.append(_Sent(parcel.head.epoch, parcel.head.events, now))
+                self._child.link.send_parcel(Kind.ITEM, parcel)
+        self._given, self._urgent = set(), False
 
     def _remember(self, sender: Place, item: Item) -> None:
         """Where event time stands, for a child that is restarted."""
@@ -276,8 +296,6 @@ class Isolated:
                 self._done_at = self._clock.monotonic()
                 if events:
                     self._mine.setdefault(sent.epoch, Counter())["done"] += events
-                if not self._sent:
-                    self._send_waiting()
             case Kind.REPORT:
                 self._pause = 0.0
                 self._reported(int(message.head), Reports.from_json(message.content).reports[0])
@@ -396,7 +414,7 @@ class Isolated:
             lost["lost_updates"] += mine["done"]
         self._mine.clear()
         self._sent.clear()
-        self._waiting.clear()
+        self._given, self._urgent = set(), False
         self._queued = 0
         self.state = State.STARTING
         self._again_at = self._clock.monotonic() + self._pause
@@ -404,17 +422,7 @@ class Isolated:
 
     def _send(self, kind: Kind, head: bytes = b"", content: bytes = b"") -> None:
         assert self._child is not None
-        try:
-            self._child.link.send(kind, head, content)
-        except LinkClosed:
-            """`tick` notices it."""
-
-    def _send_parcel(self, parcel: Parcel) -> None:
-        assert self._child is not None
-        try:
-            self._child.link.send_parcel(Kind.ITEM, parcel)
-        except LinkClosed:
-            """`tick` notices it."""
+        self._child.link.send(kind, head, content)
 
 
 def _unfinished(mine: Counter[str]) -> dict[str, int]:

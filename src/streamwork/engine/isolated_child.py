@@ -23,10 +23,11 @@ from streamwork.flow.transport import ParcelTransport
 from streamwork.job import Layout
 from streamwork.job.params import unpack
 from streamwork.world import RealClock, RealDisk
+from streamwork.world.pauses import keep_loaded, short_pauses
 
 _decode_work = msgspec.json.Decoder(Assignment).decode
-LONGEST_WAIT = 0.005
-"""Maximum seconds between two checks of timers."""
+TIMER_SECONDS = 0.005
+"""Maximum seconds between two checks of timers. A component without timers of processing time is not woken for them."""
 
 
 class Child:
@@ -46,12 +47,15 @@ class Child:
         try:
             while True:
                 link = self._link.fileno()
-                select.select([link, self._wake], [link] if self._link.waits else [], [], LONGEST_WAIT)
-                self._link.flush()
-                for message in self._link.receive():
+                came, _, _ = select.select(
+                    [link, self._wake], [link] if self._link.waits else [], [], self._until_timer()
+                )
+                for message in self._link.receive() if link in came else ():
                     self._take(message)
+                    self._link.flush()  # what one parcel brings leaves together
                 self._tick()
                 self._send_reports()
+                self._link.flush()
         except LinkClosed:
             return
         except Exception as error:
@@ -59,6 +63,7 @@ class Child:
                 raise
             failure = Failure.of(placed(error, self._layout.graph, self._epoch))
             self._link.send(Kind.FAILED, msgspec.json.encode(Reports(failure=failure)))
+            self._link.flush()
             while self._link.waits:
                 select.select([], [self._link.fileno()], [], 1.0)
                 self._link.flush()
@@ -86,6 +91,7 @@ class Child:
         process = Process(self._layout, RealDisk(), RealClock())
         self._executor = process.executor(work, self._transport, lambda: attempt, self._report)
         self._executor.live(lambda epoch: False, self._later, lambda: None)
+        keep_loaded()
         self._link.send(Kind.READY)
 
     def _open(self, work: Assignment) -> None:
@@ -98,6 +104,10 @@ class Child:
         while (choices := self._executor.choices()) and choices[0] is not None:
             self._executor.turn(choices[0])
         self._send()
+
+    def _until_timer(self) -> float | None:
+        """Seconds until timers are checked; None: there are none."""
+        return TIMER_SECONDS if hasattr(self, "_executor") and self._executor.follows_clock else None
 
     def _tick(self) -> None:
         if hasattr(self, "_executor") and self._executor.tick(_now()):
@@ -133,7 +143,8 @@ def _now() -> int:
 
 
 def main(descriptor: int) -> None:
-    Child(Link(socket.socket(fileno=descriptor))).run()
+    with short_pauses():
+        Child(Link(socket.socket(fileno=descriptor))).run()
     os._exit(0)  # threads of libraries must not keep it
 
 

@@ -18,6 +18,7 @@ import msgspec
 from streamwork.flow.parcel import Head, Parcel
 
 _FRAME = struct.Struct("<BII")
+_RECEIVE_BYTES = 1 << 18
 _encode_head = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 
@@ -50,7 +51,9 @@ class LinkClosed(Exception):
 
 
 class Link:
-    """One end. Sending never blocks: what the socket does not take waits here."""
+    """One end. Messages wait here until `flush`, as a system call costs more than a message. Sending never blocks: what the socket
+    does not take waits, too.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -71,13 +74,12 @@ class Link:
         self._out += _FRAME.pack(kind, len(head), body.nbytes)
         self._out += head
         self._out += body.cast("B") if body.nbytes else b""
-        self.flush()
 
     def send_parcel(self, kind: Kind, parcel: Parcel) -> None:
         self.send(kind, _encode_head(parcel.head), parcel.content)
 
     def flush(self) -> None:
-        """Send what the socket takes."""
+        """Send what waits, as far as the socket takes it. Raises LinkClosed."""
         while self._out:
             try:
                 sent = self._socket.send(self._out)
@@ -92,7 +94,7 @@ class Link:
         closed = False
         while True:
             try:
-                found = self._socket.recv(1 << 18)
+                found = self._socket.recv(_RECEIVE_BYTES)
             except BlockingIOError:
                 break
             except OSError:
@@ -101,6 +103,8 @@ class Link:
                 closed = True
                 break
             self._in += found
+            if len(found) < _RECEIVE_BYTES:  # there is no more now: asking again would cost a system call
+                break
         at = 0
         while len(self._in) - at >= _FRAME.size:
             kind, head, content = _FRAME.unpack_from(self._in, at)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import select
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -35,6 +36,7 @@ from streamwork.engine.claiming import Claiming
 from streamwork.engine.executor import Executor
 from streamwork.engine.failures import Failures
 from streamwork.engine.isolated import Isolated
+from streamwork.engine.pace import LONGEST_WAIT, Pace, Rest
 from streamwork.engine.process import Process
 from streamwork.engine.publishing import Publisher, tail_folder
 from streamwork.engine.pulse import Pulse
@@ -46,12 +48,10 @@ from streamwork.job import Layout
 from streamwork.world import Clock, Disk
 from streamwork.world.mailbox import MailReader, MailWriter
 
-FIRST_WAIT = 0.000_1
-LONGEST_WAIT = 0.001
-"""Maximum seconds between two polls of the inputs while they are empty."""
 CONTROL_SECONDS = 0.002
 """Seconds between two polls of the control mailbox."""
 ROUND_SECONDS = 0.005
+READ_SECONDS = 0.001
 FENCE_SECONDS = 0.1
 READY_SECONDS = 60.0
 """Maximum wait for isolated components, at the start."""
@@ -114,11 +114,14 @@ class LiveTask:
         folder: Path,
         is_wanted: Callable[[], bool] = lambda: True,
         packed: bytes = b"",
+        loaded: Callable[[], None] = lambda: None,
     ) -> None:
         """`works` are the assignments of all tasks for the first epoch; `folder` is that of the gang. The task leaves when
-        `is_wanted` returns False. `packed` is the layout for the processes of isolated components.
+        `is_wanted` returns False. `packed` is the layout for the processes of isolated components. `loaded` is called before the
+        first event, when the states are loaded.
         """
         self._packed = packed
+        self._loaded = loaded
         self._is_wanted = is_wanted
         self._layout = layout
         self._graph = layout.graph
@@ -197,6 +200,7 @@ class LiveTask:
             self._publisher = Publisher(tails, self._job, instances, self._disk, self._clock)
         self._wait_for_children()
         self._begin(self._works)
+        self._loaded()
 
     def _wait_for_children(self) -> None:
         """Isolated components drop what comes before they are ready: so nothing comes."""
@@ -205,6 +209,7 @@ class LiveTask:
         while not all(child.is_ready for child in children) and self._clock.monotonic() < until:
             for child in children:
                 child.tick(0)
+                child.flush()
             self._clock.sleep(LONGEST_WAIT)
 
     def _pulse(self) -> Pulse:
@@ -216,47 +221,55 @@ class LiveTask:
     # ---- the loop -------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        wait = FIRST_WAIT
+        pace = Pace()
         while True:
-            self._attend()
+            began = self._clock.monotonic()
+            self._attend(began)
             if self._leaves or self._is_over():
                 return
             busy = self._transport.receive()
-            busy |= self._turns()
+            busy |= self._round(began)
             if self._failures is not None:
                 busy |= self._failures.pass_back()
             self._transport.flush()
-            if busy:
-                wait = FIRST_WAIT
-            else:
-                if self._claiming is not None:
-                    self._claiming.rest()
-                self._clock.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
+            if not busy and self._claiming is not None:
+                self._claiming.rest()
+            self._rest(pace.rest(busy, self._clock.monotonic() - began))
 
-    def _turns(self) -> bool:
-        """Every turn that is possible, those downstream first; of each source, one piece. After `ROUND_SECONDS`, one turn of each
-        instance: so that orders, and credit for other tasks, do not wait for a slow instance to be done with all that it has.
+    def _round(self, began: float) -> bool:
+        """Every turn that is possible, those upstream first: what one instance sends, the next one processes in the same round. Of
+        each source, one piece, or as many as fit into `READ_SECONDS`. After `ROUND_SECONDS`, one turn of each instance: so that
+        orders, and credit for other tasks, do not wait for a slow instance to be done with all that it has.
         """
-        found, now, until = False, round(self._clock.now() * 1_000_000), self._clock.monotonic() + ROUND_SECONDS
-        for executor in reversed(self._executors.values()):
+        found, now, until = False, round(self._clock.now() * 1_000_000), began + ROUND_SECONDS
+        for executor in self._executors.values():
             if not self._records_ticks or isinstance(executor, Isolated):
                 executor.see(now)
                 if executor.tick(now):
                     found = True
                     self._move(executor)
             choices = executor.choices()
-            while ready := [choice for choice in choices if choice is not None]:
-                executor.turn(ready[executor.turns % len(ready)])  # no input waits for another to be empty
-                choices = executor.choices()
-                self._move(executor)
-                found = True
-                if self._clock.monotonic() >= until:
+            while choices:
+                ready = [choice for choice in choices if choice is not None]
+                choice = ready[executor.turns % len(ready)] if ready else None  # no input waits for another to be empty
+                if not executor.turn(choice):
                     break
-            if choices and choices[-1] is None and executor.turn(None):
-                found = True
                 self._move(executor)
+                found = True
+                if self._clock.monotonic() >= (until if ready else began + READ_SECONDS):
+                    break
+                choices = executor.choices()
+            if isinstance(executor, Isolated):
+                executor.flush()
         return found
+
+    def _rest(self, rest: Rest) -> None:
+        """Until the next round."""
+        links = [one.link for one in self._executors.values() if isinstance(one, Isolated)] if rest.ends_early else []
+        if links:
+            select.select([link for link in links if link is not None], [], [], rest.seconds)
+        elif rest.seconds > 0:
+            self._clock.sleep(rest.seconds)
 
     def _move(self, executor: Executor | Isolated) -> None:
         epoch = executor.epoch
@@ -272,8 +285,7 @@ class LiveTask:
 
     # ---- the driver -----------------------------------------------------------------------------------------------
 
-    def _attend(self) -> None:
-        now = self._clock.monotonic()
+    def _attend(self, now: float) -> None:
         if self._behind is not None and self._behind.done():
             self._behind.result()
             self._behind = None

@@ -27,6 +27,7 @@ from streamwork.hosts.spark_task import check_folder
 from streamwork.job import Graph, Layout
 from streamwork.job.params import unpack
 from streamwork.world import RealClock, RealDisk
+from streamwork.world.pauses import keep_loaded, short_pauses
 
 
 class SparkLauncher:
@@ -135,6 +136,8 @@ def _run(load_layout: Callable[[], bytes], works: bytes, folder: str, remote: bo
         Path(folder),
         lambda: os.getppid() == parent,
         packed,
+        keep_loaded,
     )
-    task.run()
+    with short_pauses():
+        task.run()
     return iter(())
