@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PORT = "8700"
 STOP_SECONDS = 10.0
-SWITCH_SECONDS = 0.000_5
-"""How long a thread that reads new checkpoints may keep the interpreter's lock while a request waits for it."""
 
 
 @click.command("serve")
@@ -72,7 +70,6 @@ def serve(
     from streamwork.serving.limits import Limits
     from streamwork.serving.server import Listening
 
-    sys.setswitchinterval(SWITCH_SECONDS)
     endpoint, secret = Endpoint.parse(listen), token(where, TOKEN)
     jobs = Jobs(where, only, cache)
     try:

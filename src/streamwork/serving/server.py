@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +16,7 @@ from streamwork.serving.application import Application
 from streamwork.serving.connection import Connection
 from streamwork.serving.guard import Guard
 from streamwork.serving.session import Sessions
-
-SWITCH = 0.001
-"""Seconds after which a thread that computes gives way to the one that answers."""
+from streamwork.world.pauses import short_turns
 
 
 class Listening:
@@ -57,13 +54,11 @@ class Listening:
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Answer until `stop` is called, or, in the main thread, until a signal."""
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(min(before, SWITCH))
         ready()
         try:
-            self._server.run(sockets=[self._socket])
+            with short_turns():
+                self._server.run(sockets=[self._socket])
         finally:
-            sys.setswitchinterval(before)
             self._application.close()
             self._socket.close()
 
