@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 
-from streamwork.cli.output import json_text
+from streamwork.cli.output import write_json
 from streamwork.epoch import Manifest, Phase, Started
 from streamwork.run.job_log import Entry, shown
 from streamwork.run.mode import Mode
@@ -24,7 +24,7 @@ class EntryWatcher(LogWatcher):
         self._job = ""
 
     def on_entry(self, entry: Entry) -> None:
-        print(json_text(msgspec.json.encode(entry), self._stream), file=self._stream, flush=True)
+        write_json(msgspec.json.encode(entry), self._stream)
 
     def on_starting(self, job: str, mode: Mode, root: Path) -> None:
         self._job = job

@@ -40,7 +40,7 @@ def explain_command(
         raise WrongUse(
             "SW-USAGE",
             "explain takes either a job, or --simulate SEED",
-            "use `streamwork explain JOB [EPOCH]`, or `streamwork explain --simulate 1 [--crash-at STEP]`",
+            "use `streamwork explain JOB` for a job, or `streamwork explain --simulate 1` for a simulated one",
         )
     if simulate is not None:
         playback = demonstrate(simulate, crash_at)

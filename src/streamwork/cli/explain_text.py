@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 from streamwork.observe.explained import CrashRow, ExplainedEpoch, LedgerFact, Step, StepFile
 from streamwork.testing.playback import Frame, Playback
+from streamwork.wording import plural
 
 WIDTH = 110
 
 
 def epoch_lines(one: ExplainedEpoch) -> Iterator[str]:
     yield f"job {one.job}, root {one.root}"
-    events = "" if one.events is None else f", {one.events:,} events"
+    events = "" if one.events is None else f", {plural(one.events, 'event')}"
     yield f"epoch {one.checkpoint}, {one.semantics}, fence {one.fence}, parent {one.parent}{events}: {one.state.value}"
     yield f"reads from {one.start}"
     yield f"to         {one.end}"

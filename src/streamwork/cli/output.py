@@ -45,6 +45,11 @@ def say_json(encoded: bytes) -> None:
     click.echo(json_text(encoded, sys.stdout))
 
 
+def write_json(encoded: bytes, stream: TextIO) -> None:
+    """One line of JSON, at once."""
+    print(json_text(encoded, stream), file=stream, flush=True)
+
+
 def json_text(encoded: bytes, stream: TextIO) -> str:
     """JSON for a stream. Characters outside of ASCII occur in strings only, where an escape is equivalent."""
     text = encoded.decode()

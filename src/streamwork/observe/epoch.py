@@ -82,7 +82,7 @@ def read_epoch(root: Path, job: str, epoch: int, clock: Clock) -> EpochDetails:
         raise WrongUse(
             "SW-EPOCH-UNKNOWN",
             f"job {job} has no epoch {epoch}, or no longer knows it",
-            "`streamwork history` lists the epochs that are known",
+            "`streamwork history job.py` lists the epochs that are known",
         )
     committed = any(one.outcome.committed for one in attempts)
     forgotten = CheckpointState.PRUNED if committed else CheckpointState.ABANDONED

@@ -5,7 +5,7 @@
 
 It is information only: nothing depends on it, and a line that cannot be written is left out. The size is bounded: a full file is
 renamed, and the oldest is removed. Lines of a driver that has not claimed the job yet are kept back until it has, so that a
-standby writes nothing; a driver that has lost the job to another one writes nothing any more.
+standby writes nothing; a driver that has lost the job to another one no longer writes.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def encoded(written: float, rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     sink.write(_WRITTEN.pack(written))
     with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
+        for batch in rows.to_batches():
+            writer.write_batch(batch)
     body = memoryview(sink.getvalue())
     return b"".join((_HEAD.pack(len(body), zlib.crc32(body)), body))
 

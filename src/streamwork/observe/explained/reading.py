@@ -171,5 +171,5 @@ def _unknown(number: int, kept: Sequence[int]) -> WrongUse:
     return WrongUse(
         "SW-CHECKPOINT-UNKNOWN",
         f"there is no plan of an epoch {number}: it was never planned, or it is no longer kept",
-        f"use one of {', '.join(map(str, kept[:10]))}; see `streamwork checkpoints`",
+        f"use one of {', '.join(map(str, kept[:10]))}; `streamwork checkpoints job.py` lists them",
     )
