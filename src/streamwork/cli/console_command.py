@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 
 from streamwork.cli.output import JSON, print_json, say
+from streamwork.cli.server_options import ALLOW_HOST
 from streamwork.errors import WrongUse
 from streamwork.query.connection import TOKEN
 from streamwork.serving.access import Endpoint, token
@@ -29,13 +30,7 @@ ACTIONS = "--allow-actions"
 @click.command("console")
 @click.argument("root", type=click.Path(path_type=Path), default=Path(".streamwork"))
 @LISTEN
-@click.option(
-    "--allow-host",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="A further name of this server in requests, such as that of a proxy. May be repeated.",
-)
+@ALLOW_HOST
 @click.option(
     ACTIONS,
     is_flag=True,

@@ -15,11 +15,11 @@ import msgspec
 from streamwork.cli.job_arguments import load_as_it_ran, with_job_file
 from streamwork.cli.output import JSON, print_json, say
 from streamwork.cli.progress import watched
-from streamwork.cli.serve_command import PORT, serve
+from streamwork.cli.serve_command import serve
+from streamwork.cli.server_options import LISTEN
 from streamwork.cli.state_text import show_table
 from streamwork.hosts.master import DEFAULT_MASTER
 from streamwork.lambdas import BatchRun, Stand, View, lambda_of, open_view, run_batch
-from streamwork.query.connection import TOKEN
 from streamwork.run.mode import Mode
 from streamwork.run.stopping import Stop
 from streamwork.run.watcher import Watcher
@@ -132,14 +132,7 @@ def query_command(job: str, root: Path | None, sql: str, as_json: bool) -> None:
 
 @lambda_group.command("serve")
 @with_job_file
-@click.option(
-    "--listen",
-    metavar="[ADDRESS:]PORT",
-    default=PORT,
-    show_default=True,
-    help=f"Where to listen, on 127.0.0.1 unless an ADDRESS is given; port 0: any free port. Requests need a bearer token: the one "
-    f"in {TOKEN}, or one made in the root.",
-)
+@LISTEN
 @JSON
 def serve_command(job: str, root: Path | None, listen: str, as_json: bool) -> None:
     """Answer questions about the merged view over HTTP until Ctrl-C, and about the state of the streaming job, as the command

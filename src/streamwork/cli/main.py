@@ -13,10 +13,10 @@ from streamwork.cli.console_command import console_command
 from streamwork.cli.explain_command import explain_command
 from streamwork.cli.history_command import history_command
 from streamwork.cli.job_commands import checkpoints_command, status_command, stop_command
+from streamwork.cli.job_log_command import job_log_command
 from streamwork.cli.lambda_commands import lambda_group
 from streamwork.cli.letter_commands import letters_group
 from streamwork.cli.log_commands import log_group
-from streamwork.cli.logs_command import logs_command
 from streamwork.cli.output import cell, console, print_json, say
 from streamwork.cli.project_commands import demo_group, dev_command, doctor_command, new_command
 from streamwork.cli.query_command import query_command
@@ -48,7 +48,7 @@ for command in (
     checkpoints_command,
     history_command,
     explain_command,
-    logs_command,
+    job_log_command,
     check_command,
     rescale_command,
     savepoint_group,

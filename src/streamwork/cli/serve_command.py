@@ -14,6 +14,7 @@ import click
 
 from streamwork.cli.job_arguments import find
 from streamwork.cli.output import JSON, print_json, say
+from streamwork.cli.server_options import ALLOW_HOST, LISTEN
 from streamwork.errors import WrongUse
 from streamwork.query.connection import TOKEN
 from streamwork.serving.access import Endpoint, token
@@ -21,28 +22,14 @@ from streamwork.serving.access import Endpoint, token
 if TYPE_CHECKING:
     from streamwork.query.server.routes import Further
 
-PORT = "8700"
 STOP_SECONDS = 10.0
 
 
 @click.command("serve")
 @click.argument("job", metavar="JOBFILE[:NAME] | JOB | ROOT")
 @click.option("--root", type=click.Path(path_type=Path), help="The root; JOB is then the job's name.")
-@click.option(
-    "--listen",
-    metavar="[ADDRESS:]PORT",
-    default=PORT,
-    show_default=True,
-    help=f"Where to listen, on 127.0.0.1 unless an ADDRESS is given; port 0: any free port. Requests need a bearer token: the one "
-    f"in {TOKEN}, or one made in the root.",
-)
-@click.option(
-    "--allow-host",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="A further name of this server in requests, such as that of a proxy. May be repeated.",
-)
+@LISTEN
+@ALLOW_HOST
 @click.option(
     "--cache", type=click.Path(path_type=Path), help="The folder for mapped snapshots  [default: the user's cache]"
 )

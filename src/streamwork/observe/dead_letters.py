@@ -72,17 +72,9 @@ class LetterPage(msgspec.Struct, frozen=True):
     next: str | None  # older ones are behind this id; None: there are none
 
 
-class LetterDetails(msgspec.Struct, frozen=True):
+class LetterDetails(LetterFacts, frozen=True):
     job: str
     root: str
-    id: str
-    component: str
-    instance: int
-    epoch: int
-    attempts: int
-    replayed: bool
-    to: str
-    error: str
     event: Any  # the event; or, if it is none, its text
 
 
@@ -108,7 +100,7 @@ def read_letters(root: Path, job: str, last: int, component: str | None = None, 
 def read_letter(root: Path, job: str, letter_id: str) -> LetterDetails:
     (found,) = DeadLetterBook(root, job).find([letter_id])
     facts = msgspec.structs.asdict(LetterFacts.of(found))
-    return LetterDetails(job=job, root=str(root), **facts, event=event_of(found.letter))
+    return LetterDetails(**facts, job=job, root=str(root), event=event_of(found.letter))
 
 
 def event_of(letter: Letter) -> Any:

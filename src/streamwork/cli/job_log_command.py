@@ -20,7 +20,7 @@ from streamwork.world import RealClock
 @click.option("--errors", is_flag=True, help="Only failures, each with the traceback of the task that failed.")
 @click.option("--follow", is_flag=True, help="Then print new entries as they come, until Ctrl-C.")
 @JSON
-def logs_command(job: str, root: Path | None, last: int, errors: bool, follow: bool, as_json: bool) -> None:
+def job_log_command(job: str, root: Path | None, last: int, errors: bool, follow: bool, as_json: bool) -> None:
     """Show the log of a job: starts, notes, failures."""
     where = find(job, root)
     coming = follow_log(*where, RealClock()) if follow else iter(())
