@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
@@ -11,6 +13,8 @@ from console.console_world import SECRET, Served
 
 PATIENCE = 90
 """Seconds; far beyond the longest wait on a busy machine."""
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+SERIOUS = {"serious", "critical"}
 
 
 class Tab:
@@ -51,6 +55,16 @@ class Tab:
     def wide(self) -> int:
         """The pixels by which the page is wider than the window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+    def axe(self) -> list[str]:
+        """The serious findings of the accessibility checker."""
+        self.page.evaluate(AXE.read_text())  # by the debugger, so that the page's policy stays as it is
+        found: Any = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes'][:4]]}"
+            for one in found["violations"]
+            if one["impact"] in SERIOUS
+        ]
 
     def _console(self, message: ConsoleMessage) -> None:
         if (
