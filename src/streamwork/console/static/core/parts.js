@@ -1,6 +1,6 @@
 // The parts that pages are made of. All text goes in as text nodes: nothing here takes markup.
 
-import { html, useEffect, useRef, useState } from "../lib/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/htm-preact.js";
 import { announce } from "./announce.js";
 
 export { html, useEffect, useRef, useState };
@@ -66,11 +66,17 @@ export function Chart({ title, cli, chart, table, note, level = 2, id }) {
 export function Table({ caption, columns, rows, rowKey, tall = false, empty = "None." }) {
   const box = useRef(null);
   const [scrolls, setScrolls] = useState(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = box.current;
-    if (element)
+    if (!element) return undefined;
+    const look = () =>
       setScrolls(element.scrollWidth > element.clientWidth + 1 || element.scrollHeight > element.clientHeight + 1);
-  });
+    look();
+    const watch = new ResizeObserver(look);
+    watch.observe(element);
+    watch.observe(element.firstElementChild);
+    return () => watch.disconnect();
+  }, [rows.length > 0]);
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   const side = (column) => `${column.number ? "n" : ""}${column.wrap ? " wrap" : ""}`;
   return html`<div class=${`scroll ${tall ? "tall" : ""}`} ref=${box} role=${scrolls ? "region" : null}
