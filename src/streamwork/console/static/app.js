@@ -66,6 +66,7 @@ function Frame({ session, route, children }) {
   useEffect(() => {
     if (before.current === place) return;
     before.current = place;
+    if (!session) return; // the token has left the address; that is no new page
     window.scrollTo(0, 0);
     main.current?.focus({ preventScroll: true });
   }, [place]);
