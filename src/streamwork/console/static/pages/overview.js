@@ -73,14 +73,14 @@ function JobRow({ job, now }) {
       <span class="says">${sentence(says, job.verdict?.component)}</span>
       ${job.verdicts > 1 && html`<span class="small quiet">and ${job.verdicts - 1} more</span>`}
     </th>
-    <${Cell} head="Rate" value=${rate(job.rate?.reading)} more=${job.rate && known(job.rate.incoming) ? `${rate(job.rate.incoming)} coming in` : ""} />
-    <${Cell} head="Lag" value=${lag(job.lag)} more=${known(job.lag?.seconds) ? `${duration(job.lag.seconds)} of input` : job.lag?.total ? job.lag.unit : ""} />
+    <${Cell} head="Rate" value=${rate(job.rate?.reading)} more=${joined(job.rate?.unit, known(job.rate?.incoming) && `${rate(job.rate.incoming)} coming in`)} />
+    <${Cell} head="Lag" value=${lag(job.lag)} more=${joined(job.lag?.total && job.lag.unit, known(job.lag?.seconds) && `${duration(job.lag.seconds)} of input`)} />
     <${Cell} head="Last checkpoint" value=${known(job.checkpoint) ? count(job.checkpoint) : "none"}
       more=${known(job.completed_at) ? html`<time datetime=${new Date(job.completed_at * 1000).toISOString()}>${ago(job.completed_at, now)}</time>` : ""}
       extra=${job.abandoned ? `${job.abandoned} of 100 abandoned` : ""} />
-    <${Cell} head="Semantics" value=${job.semantics || "–"} more=${[job.mode, job.checkpoint_every ? `every ${duration(job.checkpoint_every)}` : ""].filter(Boolean).join(", ")} text />
+    <${Cell} head="Semantics" value=${job.semantics || "–"} more=${joined(job.mode, job.checkpoint_every && `every ${duration(job.checkpoint_every)}`)} text />
     <${Cell} head="Driver" value=${driver(job)} more=${job.driver ? `${job.driver.machine}:${job.driver.pid}` : ""}
-      extra=${[job.standbys ? `${job.standbys} on standby` : "", job.dead_letters > job.replayed ? `${count(job.dead_letters - job.replayed)} dead letters` : ""].filter(Boolean).join(", ")} text />
+      extra=${joined(job.standbys && `${job.standbys} on standby`, job.dead_letters > job.replayed && `${count(job.dead_letters - job.replayed)} dead letters`)} text />
   </tr>`;
 }
 
@@ -88,6 +88,8 @@ const Cell = ({ head, value, more, extra, text }) => html`<td role="cell" data-h
   <span class=${text ? "value" : "value figure"}>${value}</span>
   ${more ? html`<span class="more">${more}</span>` : null}${extra ? html`<span class="more">${extra}</span>` : null}
 </td>`;
+
+const joined = (...parts) => parts.filter(Boolean).join(", ");
 
 const lag = (found) => (!found ? "–" : found.total ? short(found.total) : "none");
 
