@@ -15,6 +15,7 @@ from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PACKAGES = ("chromium",)
+INSTALL_SECONDS = 300.0
 ARGUMENTS = ("--disable-dev-shm-usage", "--disable-gpu")
 
 
@@ -59,6 +60,11 @@ def _install() -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
         command = [*prefix, "apt-get", "-q", *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise NoChromiumError(f"{' '.join(command)} has not ended after {INSTALL_SECONDS:.0f} s") from None
         if done.returncode != 0:
             raise NoChromiumError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

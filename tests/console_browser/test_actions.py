@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from console.console_world import showing
-from console_browser.tab import Tab
+from console_browser.tab import PATIENCE, Tab
 from console_browser.worlds import quiet_root, running_job
 from waiting import wait_for
 
@@ -37,7 +37,7 @@ def test_a_read_only_console_does_nothing(tmp_path: Path, tab: Tab) -> None:
 def test_a_job_is_stopped_after_a_question(tmp_path: Path, tab: Tab) -> None:
     with running_job(tmp_path) as job:
         job.feed()
-        wait_for(lambda: (job.root / "card-usage" / "history.sqlite").exists(), job.process, job.log)
+        wait_for(lambda: (job.root / "card-usage" / "history.sqlite").exists(), job.process, job.log, seconds=PATIENCE)
         with showing(job.root, allow_actions=True) as served:
             tab.enter(served, "jobs/card-usage")
             expect(tab.page.locator("#access")).to_have_text("actions allowed")
@@ -49,14 +49,14 @@ def test_a_job_is_stopped_after_a_question(tmp_path: Path, tab: Tab) -> None:
             tab.page.get_by_role("button", name="Stop …", exact=True).click()
             dialog.get_by_role("button", name="Stop", exact=True).click()
             expect(tab.page.locator(".job-head .chip").first).to_have_text("ended")
-            wait_for(lambda: job.process.poll() is not None)
+            wait_for(lambda: job.process.poll() is not None, seconds=PATIENCE)
             assert job.process.returncode == 0
 
 
 def test_a_savepoint_of_a_running_job_is_created(tmp_path: Path, tab: Tab) -> None:
     with running_job(tmp_path) as job:
         job.feed()
-        wait_for(lambda: (job.root / "card-usage" / "history.sqlite").exists(), job.process, job.log)
+        wait_for(lambda: (job.root / "card-usage" / "history.sqlite").exists(), job.process, job.log, seconds=PATIENCE)
         with showing(job.root, allow_actions=True) as served:
             tab.enter(served, "jobs/card-usage/savepoints")
             tab.page.get_by_label("Name", exact=True).fill("before-upgrade")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from console.console_world import Served, showing
-from console_browser.tab import Tab
+from console_browser.tab import PATIENCE, Tab
 from console_browser.worlds import HOSTILE, hostile_root
 
 pytestmark = pytest.mark.slow
@@ -42,12 +43,13 @@ def test_hostile_text_stays_text(served: Served, browser: Browser, width: int) -
         tab.enter(served)
         for place in places:
             tab.go(place)
+            tab.settle()
             expect(tab.page.locator("main .stack").first).to_be_visible()
             assert (
                 tab.page.evaluate("document.querySelectorAll('main img, main script, main svg[onload]').length") == 0
             ), place
             assert tab.page.title() != "owned", place
-            assert tab.wide() <= 0, place
+            assert tab.outside() == [], place
         assert tab.problems == []
 
 
@@ -64,7 +66,8 @@ def test_control_markup_that_is_parsed_is_noticed(served: Served, tab: Tab) -> N
     tab.enter(served)
     tab.page.evaluate("text => { document.querySelector('main').innerHTML = text }", HOSTILE[0])
     tab.page.wait_for_function("document.querySelectorAll('main img').length === 1")
-    while not tab.problems:
+    until = time.monotonic() + PATIENCE
+    while not tab.problems and time.monotonic() < until:
         tab.page.wait_for_timeout(20)  # lets the report arrive
     assert any("Content Security Policy" in one for one in tab.problems)
     assert tab.page.title() != "owned"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_job_runs_and_is_killed_under_its_page(tmp_path: Path, tab: Tab) -> None:
     with running_job(tmp_path) as job:
         job.feed()
-        wait_for(lambda: (job.root / "card-usage").is_dir(), job.process, job.log)
+        wait_for(lambda: (job.root / "card-usage").is_dir(), job.process, job.log, seconds=PATIENCE)
         with showing(job.root) as served:
             tab.enter(served, "jobs/card-usage")
             head = tab.page.locator(".job-head")

@@ -94,8 +94,7 @@ function Entry({ entry }) {
     .join(", ");
   return html`<li>
     <p class="small quiet"><time datetime=${entry.time}>${Number.isNaN(at) ? entry.time : clock(at)}</time> <${Chip} tone=${TONES[entry.level] ?? ""}>${entry.level}</${Chip}> ${where}</p>
-    <p class="wrap">${entry.code ? html`<strong>${entry.code}</strong> ` : ""}${entry.message}</p>
-    ${entry.cause && html`<p class="wrap quiet">${entry.cause}</p>`}
+    <p class="wrap">${entry.code ? html`<strong>${entry.code}</strong> ${entry.cause ?? entry.message}` : entry.message}</p>
     ${entry.action && html`<p class="wrap">${entry.action}</p>`}
     ${entry.traceback && html`<details><summary>Traceback</summary><pre class="text" tabindex="0" aria-label="Traceback">${entry.traceback}</pre></details>`}
   </li>`;
