@@ -9,10 +9,18 @@ from playwright.sync_api import expect
 
 from console.console_world import showing
 from console_browser.tab import PATIENCE, Tab
-from console_browser.worlds import quiet_root, running_job
+from console_browser.worlds import REPO, quiet_root, running_job
+from letter_jobs import squeamish_job
+from sample import run_job
 from waiting import wait_for
 
 pytestmark = pytest.mark.slow
+SQUEAMISH = """
+from pathlib import Path
+from letter_jobs import squeamish_job
+
+job = squeamish_job(Path(__file__).parent)
+"""
 
 
 def test_a_read_only_console_does_nothing(tmp_path: Path, tab: Tab) -> None:
@@ -66,3 +74,25 @@ def test_a_savepoint_of_a_running_job_is_created(tmp_path: Path, tab: Tab) -> No
             row = tab.page.get_by_role("row").filter(has_text="before-upgrade")
             expect(row).to_contain_text("complete")
             expect(row).to_contain_text("<b>version 4</b>")
+            row.get_by_role("link", name="before-upgrade").click()
+            card = tab.page.locator("#savepoint")
+            expect(card.get_by_role("table", name="Positions of the savepoint")).to_contain_text("transactions")
+            expect(card).to_contain_text("<b>version 4</b>")
+
+
+def test_dead_letters_are_replayed(tmp_path: Path, tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a process that imports the job file."""
+    monkeypatch.setenv("PYTHONPATH", str(REPO / "tests"))
+    file = tmp_path / f"{tmp_path.name}.py"
+    file.write_text(SQUEAMISH)
+    run_job(squeamish_job(tmp_path), tmp_path / "root")
+    (tmp_path / "mended").touch()
+    with showing(tmp_path / "root", allow_actions=True, job_files=[str(file)]) as served:
+        letters = served.get("/api/jobs/squeamish/dead-letters")["dead_letters"]
+        tab.enter(served, "jobs/squeamish/letters")
+        table = tab.page.get_by_role("table", name="Dead letters, newest checkpoint first")
+        expect(table.locator("td:last-child")).to_have_text(["no"] * len(letters))
+        tab.page.get_by_role("button", name="Replay all").click()
+        tab.page.get_by_role("dialog").get_by_role("button", name="Replay", exact=True).click()
+        expect(table.locator("td:last-child")).to_have_text(["yes"] * len(letters))
+        assert served.get("/api/jobs/squeamish/dead-letters")["replayed"] == len(letters)

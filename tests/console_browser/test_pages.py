@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from playwright.sync_api import expect
@@ -155,3 +155,64 @@ def test_an_unknown_job_component_and_page_say_so(served: Served, tab: Tab) -> N
     expect(tab.page.locator("main")).to_contain_text("has no component nothing")
     tab.go("elsewhere")
     expect(tab.page.locator("h1")).to_have_text("There is no such page.")
+
+
+def test_an_address_holds_a_question_to_the_state(served: Served, tab: Tab) -> None:
+    newest = served.get("/api/jobs/sales")["status"]["checkpoint"]
+    query = {"component": "by-shop", "at": f"checkpoint:{newest}", "sql": 'SELECT count(*) AS shops FROM "by-shop"'}
+    tab.enter(served, f"jobs/sales/state?{urlencode(query)}")
+    expect(tab.page.get_by_label("Component", exact=True)).to_have_value("by-shop")
+    expect(tab.page.locator("#at")).to_have_value(query["at"])
+    expect(tab.page.locator("#answer tbody td")).to_have_text([str(len(fold(SALES, lambda sale: sale.shop)))])
+
+
+def test_each_chart_has_its_command(served: Served, tab: Tab) -> None:
+    for place in ("jobs/sales", "jobs/sales/epochs", "jobs/sales/components/by-shop"):
+        tab.enter(served, place)
+        tab.settle()
+        charts = tab.page.locator(".card").filter(has=tab.page.locator(".switch"))
+        commands = charts.locator(".cli code")
+        assert charts.count() == commands.count() > 0
+        expect(commands).to_contain_text(["streamwork "] * charts.count())
+
+
+def test_broken_epochs_are_marked(served: Served, tab: Tab) -> None:
+    found = served.get("/api/jobs/sales/epochs?limit=120")
+    for row, outcome in zip(found["epochs"], ("failed", "abandoned", "rolled-forward"), strict=False):
+        row["outcome"] = outcome
+    tab.page.route(re.compile(r"/epochs\?"), lambda route: route.fulfill(json=found))
+    tab.enter(served, "jobs/sales/epochs")
+    legend = tab.page.get_by_role("list", name="Legend")
+    for outcome, mark, text in (
+        ("failed", ".cross", "failed \u00d7"),
+        ("abandoned", ".dash", "abandoned \u2013"),
+        ("rolled-forward", ".arrow", "rolled forward ▴"),
+    ):
+        expect(tab.page.locator(f".bar-of.{outcome} {mark}")).to_have_count(1)
+        expect(tab.page.locator(mark)).to_have_count(1)
+        expect(legend).to_contain_text(text)
+    expect(tab.page.locator(".bar-of .broken")).to_have_count(2)
+
+
+def test_what_only_some_jobs_have(served: Served, tab: Tab) -> None:
+    """Latencies, events in retry, input in doubt: figures as the server gives them for such a job."""
+    job = served.get("/api/jobs/sales")
+    sink = {"component": "a", "p50": 0.004, "p90": 0.006, "p99": 0.011, "max": 0.2, "events": 1000}
+    job["latency"] = {"window_seconds": 60.0, "sinks": [sink]}
+    job["status"]["retrying"] = [
+        {"component": "by-shop", "instance": 1, "event": "Sale 7", "error": "no answer", "failures": 3}
+        | {"for_seconds": 2.0, "then": "dead-letter"}
+    ]
+    job["status"]["in_doubt"] = [{"epoch": 4, "source": "sales/0", "start": 10, "end": 25, "unit": "events"}]
+    tab.page.route(re.compile("/api/jobs/sales$"), lambda route: route.fulfill(json=job))
+    tab.page.route(re.compile("/api/jobs/sales/events$"), lambda route: route.abort())
+    tab.enter(served, "jobs/sales")
+    card = tab.page.get_by_role("region", name="Latency to sinks")
+    expect(card.locator(".figure")).to_have_text(["4 ms", "6 ms", "11 ms", "200 ms"])
+    card.get_by_role("button", name="Table").click()
+    expect(card.locator("tbody td")).to_have_text(["4 ms", "6 ms", "11 ms", "200 ms", "1,000"])
+    tab.go("jobs/sales/runs")
+    retried = tab.page.get_by_role("table", name="Events that are retried in place")
+    expect(retried.locator("tbody tr")).to_contain_text("by-shop[1]Sale 7no answer3")
+    doubtful = tab.page.get_by_role("table", name="Input of epochs that broke off")
+    expect(doubtful.locator("tbody td")).to_have_text(["4", "10", "25", "events"])

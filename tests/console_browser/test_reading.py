@@ -12,6 +12,7 @@ from console_browser.tab import Tab
 from console_browser.worlds import quiet_root
 
 pytestmark = pytest.mark.slow
+MOVING = "document.getAnimations().length"
 PLACES = {
     "overview": "",
     "job": "jobs/sales",
@@ -81,6 +82,10 @@ def test_a_job_is_read_by_keyboard_alone(served: Served, tab: Tab) -> None:
     expect(page.locator("#epochs .bar-link").last).to_be_visible()
     newest = served.get("/api/jobs/sales/epochs?limit=2")["epochs"]
     reach(tab, f"Epoch {newest[0]['epoch']},")
+    oldest = served.get("/api/jobs/sales/epochs?limit=120")["epochs"][-1]["epoch"]
+    for key, epoch in (("Home", oldest), ("ArrowRight", oldest + 1), ("End", newest[0]["epoch"])):
+        page.keyboard.press(key)
+        expect(page.locator(f'.bar-link[aria-label^="Epoch {epoch},"]')).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(page.locator(f'.bar-link[aria-label^="Epoch {newest[1]["epoch"]},"]')).to_be_focused()
     page.keyboard.press("Enter")
@@ -105,6 +110,13 @@ def test_focus_can_be_seen(served: Served, tab: Tab) -> None:
     reach(tab, "State")
     outline = tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
+
+
+def test_nothing_moves_for_those_who_ask_for_it(served: Served, tab: Tab) -> None:
+    tab.enter(served)
+    assert tab.page.evaluate(MOVING) == 0
+    tab.page.emulate_media(reduced_motion="no-preference")  # the control
+    assert tab.page.evaluate(MOVING) == 1
 
 
 def reach(tab: Tab, name: str) -> None:

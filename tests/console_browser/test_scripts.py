@@ -39,6 +39,8 @@ VALUES: dict[str, Any] = {
     "shell.quote(`it's; rm -rf /`)": """'it'"'"'s; rm -rf /'""",
     "verdict.sentence('the job does not run')": "The job does not run.",
     "verdict.sentence('per-card[1] stands still', 'per-card')": "per-card[1] stands still.",
+    "[['a', 'keeping up'], ['c', 'stopped'], ['b', 'stopped'], ['d', 'slow sink'], ['e', 'not running']]"
+    ".map(([job, kind]) => ({job, verdict: {kind}})).sort(verdict.byTrouble).map(one => one.job).join('')": "bcdea",
     "verdict.headline([])": "No job has run in this root yet.",
     "scale.ticks(1.3, 3)": [0, 0.5, 1, 1.5],
     "scale.ticks(0)": [0, 1],
