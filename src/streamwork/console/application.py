@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from streamwork.console import events, pages, twins
+from streamwork.console import decoders, events, pages, twins
 from streamwork.console.actions import Actions
 from streamwork.console.background import in_daemon
 from streamwork.console.job_files import JobFiles
@@ -58,6 +58,7 @@ class ConsoleServer:
         """`job_files` are for actions that need a job's code: JOBFILE or JOBFILE:NAME. `every` is how often, in seconds, the files
         are read for events.
         """
+        decoders.prepare()
         self.root = root
         self.clock = clock or RealClock()
         self.allow_actions = allow_actions
