@@ -108,7 +108,11 @@ def _raises(check: Callable[[], None]) -> bool:
 
 def _reason(error: Exception) -> str:
     """The error text of Spark, without the Java stack trace."""
-    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip() and not line.startswith("\tat")]
+    try:
+        text = str(error)
+    except Exception:  # py4j asks the JVM for the text
+        return "its JVM has ended"
+    lines = [line.strip(" :") for line in text.splitlines() if line.strip() and not line.startswith("\tat")]
     telling = [line for line in lines if not line.startswith("An error occurred while calling")]
     return (telling or lines or [type(error).__name__])[0]
 
