@@ -125,7 +125,7 @@ def test_a_local_spark_outlives_the_loss_of_a_shuffle_file(tmp_path: Path, most:
     """Its heartbeats fail from then on. Spark's own limit of 60, one every ten seconds, ended the JVM of a test process ten minutes
     after a test that removes such files: where the machine was slow enough for the process to be there still.
 
-    The control has longer intervals: an answer must come within one, and on a busy machine three of 100 ms can pass while Spark starts.
+    The control has longer intervals: an answer must come within one, and on a busy machine three of 100 ms pass while Spark starts.
     """
     interval = "100ms" if most == "-" else "2s"
     (tmp_path / "spark-defaults.conf").write_text(f"spark.executor.heartbeatInterval {interval}\n")
