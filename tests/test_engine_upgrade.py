@@ -1,14 +1,15 @@
 """The drill of an engine upgrade, with two versions of PySpark: forward and back, by savepoints and by ordinary starts.
 
-It needs a second PySpark, and is skipped without it:
+It needs a second PySpark. `make test-all` installs one and names its folder; without that the drill is skipped:
 
-    pip install --no-deps --target /tmp/other pyspark==4.3.0
+    pip install --no-deps --target /tmp/other -r requirements/other-pyspark.txt
     STREAMWORK_OTHER_PYSPARK=/tmp/other python -m pytest tests/test_engine_upgrade.py
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from savepoint_jobs import Place, expected, last
 
+HERE = Path(__file__).parent
 OTHER = os.environ.get("STREAMWORK_OTHER_PYSPARK", "")
 CHILD = """
 import sys
@@ -62,3 +64,22 @@ def test_forward_and_back(tmp_path: Path) -> None:
         assert place.journal() == expected(place.given) and place.latest() == last(expected(place.given))
     assert len(set(versions[::2])) == 1 and len(set(versions)) == 2, versions
     print("ran on", *versions)
+
+
+def pinned(file: str) -> str:
+    """The version of PySpark that a file of requirements names."""
+    found = re.findall(r"^pyspark==(\S+)", (HERE.parent / "requirements" / file).read_text(), re.MULTILINE)
+    assert len(found) == 1, file
+    return str(found[0])
+
+
+def test_the_page_names_the_versions_that_were_tried() -> None:
+    page = (HERE.parent / "docs" / "savepoints.md").read_text()
+    (named,) = re.findall(r"with two installed versions of PySpark, (\S+) and (\S+):", page)
+    assert named == (pinned("pins.txt"), pinned("other-pyspark.txt")) and len(set(named)) == 2
+
+
+def test_the_rest_of_the_tests_has_the_other_version() -> None:
+    """Without it the drill would be skipped unseen."""
+    recipe = re.findall(r"^test-all:.*\n(?:\t.*\n)+", (HERE.parent / "Makefile").read_text(), re.MULTILINE)
+    assert len(recipe) == 1 and "$(OTHER)/.installed" in recipe[0] and "STREAMWORK_OTHER_PYSPARK=" in recipe[0]
