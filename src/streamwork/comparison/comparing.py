@@ -1,6 +1,7 @@
 """`compare`: runs two versions of a job over the same slice of input, and says what differs.
 
-    1  restore  A, A again and B, each in a scratch folder: a version that does not fit is refused before anything runs
+    1  restore  A, A again and B, each in a scratch folder: a version that does not fit is refused before anything runs. Then
+                the polled sources of A are recorded
     2  A        over the slice: its plans and its ticks of the clock are noted
     3  A again  over the same plans. A key that differs is not deterministic: its differences say nothing about B
     4  B        over the same plans
@@ -20,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from streamwork.comparison.outputs import counted, output_diff, row_counts, row_diff
+from streamwork.comparison.recording import Recording
 from streamwork.comparison.report import Comparison, Difference, Part, Side
 from streamwork.comparison.trial import Prepared, Trial, Version, positions
 from streamwork.epoch.savepoints.origin import Origin
@@ -61,7 +63,13 @@ class Found:
 def compare(asked: Asked, scratch: Path, clock: Clock, tell: Tell = lambda run, done: None) -> Found:
     """1 to 5."""
     versions = zip(RUNS, (asked.a, asked.a, asked.b), ("a", "again", "b"), strict=True)
-    prepared = {run: _prepared(run, version, asked, scratch / folder, clock) for run, version, folder in versions}
+    with _blaming("A", asked.a):
+        recording = Recording(asked.a.job.graph(), asked.origin, scratch / "recorded", clock)
+    prepared = {
+        run: _prepared(run, version, asked, recording, scratch / folder, clock) for run, version, folder in versions
+    }
+    with _blaming("A", asked.a):
+        left_out = recording.record(asked.events)
     first = _run(RUNS[0], prepared, asked, None, clock, tell)
     again = _run(RUNS[1], prepared, asked, first, clock, tell)
     other = _run(RUNS[2], prepared, asked, first, clock, tell)
@@ -88,7 +96,11 @@ def compare(asked: Asked, scratch: Path, clock: Clock, tell: Tell = lambda run, 
         b=_side(other),
         outputs=tuple(pair.part(asked.examples) for pair in outputs),
         states=tuple(pair.part(asked.examples) for pair in states),
-        remarks=(*_remarks(first, other), *(line for pairs in parts.values() for one in pairs for line in one.remarks)),
+        remarks=(
+            *_recorded(recording, left_out),
+            *_remarks(first, other),
+            *(line for pairs in parts.values() for one in pairs for line in one.remarks),
+        ),
     )
 
     def differences() -> Iterator[Difference]:
@@ -99,9 +111,9 @@ def compare(asked: Asked, scratch: Path, clock: Clock, tell: Tell = lambda run, 
     return Found(comparison, differences)
 
 
-def _prepared(run: str, version: Version, asked: Asked, folder: Path, clock: Clock) -> Prepared:
+def _prepared(run: str, version: Version, asked: Asked, recording: Recording, folder: Path, clock: Clock) -> Prepared:
     with _blaming(run, version):
-        return Prepared.of(version, asked.origin, folder, clock)
+        return Prepared.of(version, asked.origin, recording, folder, clock)
 
 
 def _run(
@@ -251,6 +263,13 @@ def _side(trial: Trial) -> Side:
         events_per_second=round(trial.events / max(trial.seconds, 1e-9)),
         counters={name: dict(counts) for name, counts in trial.counters.items()},
     )
+
+
+def _recorded(recording: Recording, left_out: int) -> Iterator[str]:
+    for name in recording.sources:
+        yield f"source {name} has no offsets: it was polled once, for A, and both versions read what it gave"
+    if left_out:
+        yield f"{plural(left_out, 'thing')} that polled sources gave, and that are no events, were left out"
 
 
 def _remarks(a: Trial, b: Trial) -> Iterator[str]:

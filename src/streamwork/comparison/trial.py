@@ -4,8 +4,8 @@
     2  read     the slice: up to a number of events; or, of another trial, the same plans with the same ticks of the clock
     3  keep     what the sinks would hold, and the newest checkpoint, from which the state is read
 
-Sources are read, and the trial is no consumer of a log. Sinks are `Capture`s. Every job runs exactly-once, also one with other
-semantics: rows are compared, and nothing is lost or repeated.
+Sources are read, and the trial is no consumer of a log; what polled sources give was recorded (`recording`). Sinks are
+`Capture`s. Every job runs exactly-once, also one with other semantics: rows are compared, and nothing is lost or repeated.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from streamwork.comparison.capture import Capture
+from streamwork.comparison.recording import Recorded, Recording
 from streamwork.components import OffsetSource, Position
 from streamwork.components.position import CLOCK
 from streamwork.epoch import Driver, Manifest, Store
@@ -26,7 +27,6 @@ from streamwork.epoch.recovery.catch_up import Leg, Route
 from streamwork.epoch.savepoints.origin import Origin
 from streamwork.epoch.savepoints.restoring import Choices, Restoring
 from streamwork.epoch.store import Identity
-from streamwork.errors import Refused
 from streamwork.hosts.local import LocalHost
 from streamwork.job import Graph, Job, Node, Settings
 from streamwork.job.node import NodeKind
@@ -85,10 +85,11 @@ class Prepared:
     captures: Mapping[str, Capture]
 
     @classmethod
-    def of(cls, version: Version, origin: Origin, folder: Path, clock: Clock) -> Prepared:
+    def of(cls, version: Version, origin: Origin, recording: Recording, folder: Path, clock: Clock) -> Prepared:
         """1. Refuses a version that does not fit the savepoint."""
         captures: dict[str, Capture] = {}
-        graph = _scratch(version.job.graph(), folder, captures)
+        graph, origin = recording.replaced(version.job.graph(), origin)
+        graph = _scratch(graph, folder, captures)
         settings = msgspec.structs.replace(
             version.job.settings,
             semantics="exactly-once",
@@ -202,15 +203,9 @@ class Reading:
 def _scratch(graph: Graph, folder: Path, captures: dict[str, Capture]) -> Graph:
     """The graph with sources that are only read, and sinks that keep their rows."""
     folder.mkdir(parents=True, exist_ok=True)
-    if graph.polled:
-        raise Refused(
-            "SW-COMPARE-SOURCE",
-            f"source {graph.polled[0].id} of job {graph.job} has no offsets to read the same events by",
-            "compare jobs whose sources have offsets: write the events into a log first, and read that",
-        )
 
     def node_of(node: Node) -> Node:
-        if isinstance(node.component, OffsetSource):
+        if isinstance(node.component, OffsetSource) and not isinstance(node.component, Recorded):
             return replace(node, component=_only_read(node.component))
         if node.kind is NodeKind.SINK:
             assert node.takes is not None
