@@ -52,8 +52,10 @@ Note = Callable[[str], None]
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     keys: int = 1_000_000
-    events: int = 500_000  # of an epoch: about what a second between checkpoints brings
-    warm: int = 3
+    events: int = (
+        250_000  # of an epoch: what two cores process in about a second, with so many keys (`bench keyed-state`)
+    )
+    warm: int = 2
     epochs: int = 20
     repeats: int = 5  # of creating at rest, of starting and of rescaling
     first: int = 10_000  # events of the first epoch after a start
