@@ -85,12 +85,18 @@ class KafkaServer(Server):
         return self.folder / "data"
 
     def _format(self) -> None:
-        self._port, controller = _free_ports(2)
-        self._settings.write_text(_SETTINGS.format(port=self._port, controller=controller, data=self.data))
-        tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._settings)]
+        self._port, controller = free_ports(2)
+        self._settings.write_text(self._settings_text(self._port, controller))
+        tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._settings), *self._format_options()]
         made = subprocess.run(self._command(tool), capture_output=True, text=True, check=False)
         if made.returncode:
             raise RuntimeError(f"the folder of a Kafka broker was not made: {made.stdout + made.stderr}")
+
+    def _settings_text(self, port: int, controller: int) -> str:
+        return _SETTINGS.format(port=port, controller=controller, data=self.data)
+
+    def _format_options(self) -> list[str]:
+        return []
 
     def _command(self, program: list[str]) -> list[str]:
         options = [*(_FAST if self._durable else _QUICK), "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
@@ -124,7 +130,7 @@ class KafkaServer(Server):
             return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Free ports below those that the system gives to outgoing connections.
 
     From among those a client that tries to reconnect to a killed broker could be given the broker's own port, and keep it.

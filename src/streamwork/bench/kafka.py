@@ -94,9 +94,10 @@ class Bench:
     def close(self) -> None:
         self._sink.close()
         made = [f"{self._name}-{kind}" for kind in ("read", "sink", "sink.streamwork-ledger", "hand")]
-        with topics.admin(self._cluster, "deleting the topics of the benchmark") as admin:
-            for asked in admin.delete_topics([name for name in made if topics.describe(self._cluster, name)]).values():
-                asked.result()
+        with topics.admin(self._cluster, "deleting the topics of the benchmark") as asking:
+            there = [name for name in made if topics.describe(self._cluster, name)]
+            for asked in asking.client.delete_topics(there).values():
+                asking.answer(asked)
 
     def run(self) -> dict[str, Any]:
         self._fill()

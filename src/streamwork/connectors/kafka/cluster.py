@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,7 +36,15 @@ _RESERVED = frozenset(
 )
 _QUIET = {"log_level": 0}  # it would write to stderr
 _UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT")
-_DENIED = ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM")
+_REFUSED = {
+    "_AUTHENTICATION": "correct sasl.mechanism, sasl.username and sasl.password in settings=",
+    "SASL_AUTHENTICATION_FAILED": "correct sasl.mechanism, sasl.username and sasl.password in settings=",
+    "UNSUPPORTED_SASL_MECHANISM": "set sasl.mechanism in settings= to one that the broker supports",
+    "_SSL": "set ssl.ca.location in settings= to the certificate of the authority that has signed the brokers' certificates, and "
+    "use the host name that is in these; if brokers ask for it, set the job's own certificate and key too",
+}
+"""Errors of a connection, and what to do about each."""
+_NO_RIGHT = "AUTHORIZATION_FAILED"
 _MISSING = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
 
 
@@ -69,10 +78,6 @@ class Cluster:
         secret = msgspec.json.decode(self._secret.whole, type=dict[str, str])
         return {"bootstrap.servers": self.servers, **_QUIET, **mine, **self._open, **secret}
 
-    @property
-    def has_group(self) -> bool:
-        return "group.id" in self._open
-
     def has_answered(self) -> None:
         """The addresses are right: if there is no answer later, that is no fault of the set-up, and the job may restart."""
         _answered.add(self.servers)
@@ -82,34 +87,42 @@ class Cluster:
 
     def wrong_setting(self, error: KafkaException) -> StreamworkError:
         """The client could not be made."""
-        return WrongUse(
-            "SW-KAFKA-SETTING",
-            f"the Kafka client refuses its settings: {self.redact(str(_inner(error).str()))}",
-            "correct settings=; they are those of librdkafka",
-        )
+        cause = f"the Kafka client refuses its settings: {self.redact(str(_inner(error).str()))}"
+        if missing := [name for name, value in self._open.items() if _is_missing_file(name, value)]:
+            files = ", ".join(f"{name} is {self._open[name]}" for name in missing)
+            action = "correct the path; the file is needed on every machine on which the job or its workers run"
+            return WrongUse("SW-KAFKA-SETTING", f"{cause}. There is no such file here: {files}", action)
+        return WrongUse("SW-KAFKA-SETTING", cause, "correct settings=; they are those of librdkafka")
 
     def failed(self, error: KafkaException | KafkaError, doing: str, heard: str = "") -> StreamworkError:
         """The error for a call that failed. `heard` is what the client reported last about its connections."""
         inner = _inner(error)
         name, text = inner.name(), f"{inner.str()} {heard}".strip()
-        cause = self.redact(f"{doing}, {self}: {name}: {text}")
+        cause = self.redact(f"{doing}, {self._at}: {name}: {text}")
         if name in _UNREACHABLE:
             return self.unreachable(doing, text)
         if name in _MISSING:
             action = "create the topic, or correct its name in the job"
             return JobFailed("SW-KAFKA-TOPIC", cause, action, about_setup=True)
-        if name in _DENIED or name.endswith("AUTHORIZATION_FAILED"):
-            action = "correct the security settings in settings=, or grant the user the right"
+        if name in _REFUSED or name.endswith(_NO_RIGHT):
+            action = _REFUSED.get(name, "grant the user this right at the brokers, or name another user in settings=")
             return JobFailed("SW-KAFKA-DENIED", cause, action, about_setup=True)
         return JobFailed("SW-KAFKA-FAILED", cause, "see the cause; the job continues from its last checkpoint")
 
     def unreachable(self, doing: str, heard: str) -> JobFailed:
         return JobFailed(
             "SW-KAFKA-UNREACHABLE",
-            self.redact(f"{doing}, {self}: no answer{f': {heard}' if heard else ''}"),
-            "check the servers' addresses, the network and the brokers; the job continues from its last checkpoint",
+            self.redact(f"{doing}, {self._at}: no answer{f': {heard}' if heard else ''}"),
+            "check the servers' addresses, the network and the brokers, and security.protocol in settings=; the job continues from "
+            "its last checkpoint",
             about_setup=self.servers not in _answered,
         )
+
+    @property
+    def _at(self) -> str:
+        """Where a call has failed, and as whom it was made."""
+        user = self._open.get("sasl.username")
+        return self.servers + (f" as user {user}" if user else "")
 
     def __repr__(self) -> str:
         names: Collection[str] = msgspec.json.decode(self._secret.whole) if self._secret.whole != HIDDEN else ()
@@ -123,6 +136,11 @@ class Cluster:
         return hash(self.servers)
 
 
+def _is_missing_file(name: str, value: Setting) -> bool:
+    is_path = name.startswith("ssl.") and name.endswith(".location")
+    return is_path and value != "probe" and not Path(str(value)).exists()
+
+
 def _inner(error: KafkaException | KafkaError) -> KafkaError:
     inner: KafkaError = error.args[0] if isinstance(error, Exception) and error.args else error
     return inner
@@ -131,6 +149,11 @@ def _inner(error: KafkaException | KafkaError) -> KafkaError:
 def error_name(error: KafkaException | KafkaError) -> str:
     """For example `_FENCED`."""
     return str(_inner(error).name())
+
+
+def is_refused(error: KafkaException | KafkaError) -> bool:
+    """True if a connection is not made because one side does not accept the other: waiting does not help."""
+    return error_name(error) in _REFUSED
 
 
 def is_fatal(error: KafkaException | KafkaError) -> bool:

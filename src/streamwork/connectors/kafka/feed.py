@@ -9,24 +9,26 @@ Offsets have holes: markers of transactions, rows of aborted ones, what compacti
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from streamwork.connectors.kafka import cluster as clusters
 from streamwork.connectors.kafka.cluster import Cluster, error_name, is_fatal
+from streamwork.connectors.kafka.heard import Heard, Patience
 from streamwork.connectors.kafka.kept import Kept
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, Message
 
 PIECE = 16_384
 PIECE_BYTES = 8 << 20
 """Maximum records and bytes of values in one piece, where there is more than one record."""
 _WAIT = 0.5
 _IN_PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT")  # the client reconnects by itself
+_NO_GROUP = (
+    "GROUP_AUTHORIZATION_FAILED"  # the client asks for the group's coordinator, and needs none: no group is joined
+)
 
 feeds = Kept(lambda feed: feed.close())
 
@@ -50,7 +52,7 @@ class Feed:
         self._pending: list[Message] = []  # received, and not yet taken; offsets from `at` on
         self._bytes = 0  # of values, in what is pending
         self._reached = -1
-        self._heard = ""
+        self._heard = Heard()
         settings = cluster.config(
             group_id="streamwork-unused",  # the client asks for one; no group is ever joined
             fetch_wait_max_ms=50,  # a range that ends with a marker is known to be complete after so long
@@ -68,7 +70,7 @@ class Feed:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",  # "earliest" would skip what retention has removed
             "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "error_cb": self._hear,
+            "error_cb": self._heard,
         }
         try:
             self._consumer: Consumer = Consumer(settings)
@@ -93,13 +95,13 @@ class Feed:
 
     def take(self, end: int) -> Iterator[Sequence[Message]]:
         """All records from `at` up to, not including, `end`, in pieces. Waits for them."""
-        until = time.monotonic() + clusters.SECONDS
+        patience = Patience(self._heard)
         while True:
             while self._reached < end and len(self._pending) < PIECE and self._bytes < PIECE_BYTES:
                 if self._receive(min(PIECE, end - self._reached), _WAIT):
-                    until = time.monotonic() + clusters.SECONDS
-                elif time.monotonic() > until:
-                    raise self._cluster.unreachable(f"reading {self._place(self._reached)}", self._heard)
+                    patience.renew()
+                elif patience.is_over:
+                    raise self._heard.error(self._cluster, f"reading {self._place(self._reached)}")
             cut = bisect_left(self._pending, end, key=_offset)
             if piece := self._pending[:cut]:
                 self._pending = self._pending[cut:]
@@ -141,13 +143,10 @@ class Feed:
         elif name in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
             raise Removed(self._reached)
         elif name in _IN_PASSING and not is_fatal(error):
-            self._hear(error)
-        else:
+            self._heard(error)
+        elif name != _NO_GROUP:
             raise self._cluster.failed(error, f"reading {self._place(self._reached)}")
         return True
-
-    def _hear(self, error: KafkaError) -> None:
-        self._heard = str(error.str())
 
     def _place(self, offset: int) -> str:
         return f"topic {self._topic}, partition {self._partition}, offset {offset:,}"

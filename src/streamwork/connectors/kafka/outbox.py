@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamwork.components import RowsRejected
 from streamwork.connectors.kafka import cluster as clusters
 from streamwork.connectors.kafka.cluster import Cluster, error_name, is_fatal, is_retriable, needs_abort
+from streamwork.connectors.kafka.heard import Heard, Patience
 from streamwork.errors import JobFailed
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ QUEUE_BYTES = 256 << 20
 TOGETHER = 20_000  # messages in one call
 TRANSACTION_SECONDS = 60
 """A transaction that is open for longer is aborted by the broker: of a driver that hangs, or is gone."""
+_SLICE = 1.0
+"""Seconds of one call of the client that waits. Between two of them it reports errors of its connections."""
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 _TOO_LARGE = ("_MSG_SIZE_TOO_LARGE", "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "RECORD_TOO_LARGE")
 
@@ -38,7 +40,7 @@ class Outbox:
 
         self.cluster = cluster
         self._undelivered: KafkaError | None = None
-        self._heard = ""
+        self._heard = Heard()
         made = cluster.config(
             linger_ms=20,
             message_max_bytes=largest,
@@ -52,7 +54,7 @@ class Outbox:
             "enable.idempotence": True,
             "partitioner": partitioner,
             "delivery.report.only.error": True,
-            "error_cb": self._hear,
+            "error_cb": self._heard,
         }
         try:
             self.producer: Producer = Producer(made)
@@ -91,11 +93,14 @@ class Outbox:
 
     def flush(self, topic: str) -> None:
         """Wait until all that was sent is acknowledged."""
-        left = self.producer.flush(clusters.SECONDS + 5)
+        patience = Patience(self._heard, clusters.SECONDS + 5)
+        while (left := self.producer.flush(_SLICE)) and self._undelivered is None and not patience.is_over:
+            pass
         if self._undelivered is not None:
             raise self._refused(self._undelivered)
         if left:
-            raise self.cluster.unreachable(f"writing to topic {topic}", self._heard)
+            raise self._heard.error(self.cluster, f"writing to topic {topic}")
+        self._heard.forget()
 
     def end(self) -> None:
         """What still waits is not sent. An open transaction stays open, until the next producer with its id ends it."""
@@ -103,16 +108,17 @@ class Outbox:
             self.producer.purge(blocking=False)
 
     def _wait_until(self, enough: Callable[[int], bool]) -> None:
-        until = time.monotonic() + clusters.SECONDS
+        patience = Patience(self._heard)
         least = len(self.producer)
         self.producer.poll(0)
         while not enough(waiting := len(self.producer)):
             if waiting < least:
-                least, until = waiting, time.monotonic() + clusters.SECONDS
+                least = waiting
+                patience.renew()
             if self._undelivered is not None:
                 raise self._refused(self._undelivered)
-            if time.monotonic() > until:
-                raise self.cluster.unreachable("writing", self._heard)
+            if patience.is_over:
+                raise self._heard.error(self.cluster, "writing")
             self.producer.poll(0.02)
 
     def _refused(self, error: Any) -> Exception:
@@ -122,14 +128,11 @@ class Outbox:
             )
         if error_name(error) in _TOO_LARGE:
             return RowsRejected(f"a row is too large: {error.str()}")
-        return self.cluster.failed(error, "writing", self._heard)
+        return self.cluster.failed(error, "writing", self._heard.text)
 
     def _not_delivered(self, error: KafkaError | None, message: object) -> None:
         if error is not None and self._undelivered is None:
             self._undelivered = error
-
-    def _hear(self, error: KafkaError) -> None:
-        self._heard = str(error.str())
 
 
 class Transactions(Outbox):
@@ -188,23 +191,25 @@ class Transactions(Outbox):
                 self._lost = self.cluster.redact(f"the producer of this sink has failed: {error.args[0].str()}")
             if self._undelivered is not None:
                 raise self._refused(self._undelivered) from None
-            raise self.cluster.failed(error, doing, self._heard) from None
+            raise self.cluster.failed(error, doing, self._heard.text) from None
 
     def _insist(self, call: Callable[[float], None], doing: str) -> None:
         """Call until there is an answer. A call whose answer was lost is repeated: the broker remembers what it has decided."""
         from confluent_kafka import KafkaException
 
-        until = time.monotonic() + 2 * clusters.SECONDS
+        patience = Patience(self._heard, 2 * clusters.SECONDS)
         while True:
             try:
-                call(min(5.0, clusters.SECONDS))
+                call(min(_SLICE, clusters.SECONDS))
+                self._heard.forget()
                 return
             except KafkaException as error:
                 if needs_abort(error) or is_fatal(error) or not is_retriable(error):
                     raise
-                if time.monotonic() > until:
+                self.producer.poll(0)  # it may report why there is no answer
+                if patience.is_over:
                     self._lost = f"{doing}: the broker has not answered"
-                    raise self.cluster.unreachable(doing, self._heard) from None
+                    raise self._heard.error(self.cluster, doing) from None
 
     def _abort(self) -> None:
         try:

@@ -165,9 +165,9 @@ class KafkaSource(OffsetSource[E], Generic[E]):
         with contextlib.suppress(StreamworkError):  # it is for monitors: the next report is in ten seconds
             offsets = [TopicPartition(self.topic, int(part), at) for part, at in progress.completed.items()]
             if offsets:
-                with topics.admin(self._cluster, f"publishing offsets of group {self.publish}") as client:
-                    asked = client.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.publish, offsets)])
-                    asked[self.publish].result()
+                with topics.admin(self._cluster, f"publishing offsets of group {self.publish}") as asking:
+                    group = ConsumerGroupTopicPartitions(self.publish, offsets)
+                    asking.answer(asking.client.alter_consumer_group_offsets([group])[self.publish])
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from streamwork.connectors.kafka import cluster as clusters
 from streamwork.connectors.kafka.cluster import Cluster, error_name
+from streamwork.connectors.kafka.heard import Heard
 from streamwork.connectors.kafka.kept import Kept
+from streamwork.errors import StreamworkError
 
 _admins = Kept(lambda admin: None)  # it ends with its last reference
 _TICK = 0.05
+_HEAR = 0.1
+"""How often a call that waits looks at what the client reports, in seconds."""
 _MOVING = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "_TRANSPORT")
 """The partition is being moved, or its broker has just started."""
 _NEWER = ("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH")
@@ -29,34 +34,65 @@ class Topic(NamedTuple):
     partitions: int
 
 
-@contextmanager
-def admin(cluster: Cluster, doing: str) -> Iterator[Any]:
-    """An AdminClient. Errors of the client become errors of Streamwork."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
+class Admin:
+    """An AdminClient, and what it reports of its connections."""
 
-    client = _admins.take(cluster)
-    try:
-        if client is None:
+    def __init__(self, cluster: Cluster) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._heard = Heard()
+        self.client = AdminClient({**cluster.config(), "error_cb": self._heard})
+        self._cluster, self._doing = cluster, ""
+
+    def begin(self, doing: str) -> None:
+        self._doing = doing
+        self._heard.forget()
+
+    def answer(self, asked: Future[Any]) -> Any:
+        """What was asked for. Fails as soon as it is clear that no broker accepts this client; the client itself would wait on."""
+        while True:
             try:
-                client = AdminClient(cluster.config())
-            except KafkaException as error:
-                raise cluster.wrong_setting(error) from None
-        yield client
+                return asked.result(_HEAR)
+            except TimeoutError:
+                self.client.poll(0)
+            if self._heard.is_refused:
+                raise self._heard.error(self._cluster, self._doing)
+
+    def failed(self, error: Any) -> StreamworkError:
+        self.client.poll(0)
+        if error_name(error) == "_TIMED_OUT":  # whose reason the client does not name
+            return self._heard.error(self._cluster, self._doing)
+        return self._cluster.failed(error, self._doing, self._heard.text)
+
+
+@contextmanager
+def admin(cluster: Cluster, doing: str) -> Iterator[Admin]:
+    """Errors of the client become errors of Streamwork."""
+    from confluent_kafka import KafkaException
+
+    found: Admin | None = _admins.take(cluster)
+    if found is None:
+        try:
+            found = Admin(cluster)
+        except KafkaException as error:
+            raise cluster.wrong_setting(error) from None
+    found.begin(doing)
+    try:
+        yield found
     except KafkaException as error:
-        raise cluster.failed(error, doing) from None
+        raise found.failed(error) from None
     cluster.has_answered()
-    _admins.give(cluster, client)
+    _admins.give(cluster, found)
 
 
 def describe(cluster: Cluster, topic: str) -> Topic | None:
     """None if there is no such topic."""
     from confluent_kafka import KafkaException, TopicCollection
 
-    with admin(cluster, f"describing topic {topic}") as client:
-        asked = client.describe_topics(TopicCollection([topic]), request_timeout=clusters.SECONDS)
+    with admin(cluster, f"describing topic {topic}") as asking:
+        asked = asking.client.describe_topics(TopicCollection([topic]), request_timeout=clusters.SECONDS)
         try:
-            found = asked[topic].result()
+            found = asking.answer(asked[topic])
         except KafkaException as error:
             if error_name(error) == "UNKNOWN_TOPIC_OR_PART":
                 return None
@@ -87,21 +123,21 @@ def offsets_at(cluster: Cluster, topic: str, partitions: Collection[str], millis
     return found | end_offsets(cluster, topic, after, committed=False)
 
 
-def _offsets(cluster: Cluster, topic: str, asked: Mapping[str, Any], committed: bool) -> dict[str, int]:
+def _offsets(cluster: Cluster, topic: str, specs: Mapping[str, Any], committed: bool) -> dict[str, int]:
     """One request for all partitions (and broker). It is repeated while a partition has no leader."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
-    if not asked:
+    if not specs:
         return {}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    wanted = {TopicPartition(topic, int(name)): spec for name, spec in asked.items()}
+    wanted = {TopicPartition(topic, int(name)): spec for name, spec in specs.items()}
     until = time.monotonic() + clusters.SECONDS
     while True:
-        with suppress(_Outdated), admin(cluster, f"asking for the offsets of topic {topic}") as client:
+        with suppress(_Outdated), admin(cluster, f"asking for the offsets of topic {topic}") as asking:
             while True:
-                answers = client.list_offsets(wanted, isolation_level=level, request_timeout=clusters.SECONDS)
+                asked = asking.client.list_offsets(wanted, isolation_level=level, request_timeout=clusters.SECONDS)
                 try:
-                    return {str(place.partition): int(answer.result().offset) for place, answer in answers.items()}
+                    return {str(place.partition): int(asking.answer(one).offset) for place, one in asked.items()}
                 except KafkaException as error:
                     name = error_name(error)
                     if name not in (*_MOVING, *_NEWER) or time.monotonic() > until:
@@ -117,10 +153,10 @@ def create(cluster: Cluster, topic: str, partitions: int, replicas: int, config:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
 
-    with admin(cluster, f"creating topic {topic}") as client:
+    with admin(cluster, f"creating topic {topic}") as asking:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(config))
         try:
-            client.create_topics([new], request_timeout=clusters.SECONDS)[topic].result()
+            asking.answer(asking.client.create_topics([new], request_timeout=clusters.SECONDS)[topic])
         except KafkaException as error:
             if error_name(error) != "TOPIC_ALREADY_EXISTS":
                 raise
@@ -137,9 +173,10 @@ def setting(cluster: Cluster, topic: str, name: str, of: Callable[[str], int], o
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    with admin(cluster, f"asking for the settings of topic {topic}") as client:
+    with admin(cluster, f"asking for the settings of topic {topic}") as asking:
         try:
-            found = client.describe_configs([resource], request_timeout=clusters.SECONDS)[resource].result()
+            asked = asking.client.describe_configs([resource], request_timeout=clusters.SECONDS)
+            found = asking.answer(asked[resource])
         except KafkaException as error:
             if error_name(error).endswith("AUTHORIZATION_FAILED"):
                 return otherwise
