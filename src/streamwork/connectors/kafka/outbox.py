@@ -94,8 +94,9 @@ class Outbox:
     def flush(self, topic: str) -> None:
         """Wait until all that was sent is acknowledged."""
         patience = Patience(self._heard, clusters.SECONDS + 5)
-        while (left := self.producer.flush(_SLICE)) and self._undelivered is None and not patience.is_over:
-            pass
+        while left := self._serve(self.producer.flush, _SLICE):
+            if self._undelivered is not None or patience.is_over:
+                break
         if self._undelivered is not None:
             raise self._refused(self._undelivered)
         if left:
@@ -107,10 +108,31 @@ class Outbox:
         with contextlib.suppress(Exception):
             self.producer.purge(blocking=False)
 
+    @contextlib.contextmanager
+    def translated(self, doing: str) -> Iterator[None]:
+        """Errors of the client become errors of Streamwork."""
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            raise self.cluster.failed(error, doing, self._heard.text) from None
+
+    def _serve(self, call: Callable[[float], int], seconds: float) -> int:
+        """Let the client call back. It raises a fatal error; if another callback runs then, that is the cause of a SystemError."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return call(seconds)
+        except SystemError as error:
+            if isinstance(error.__cause__, KafkaException):
+                raise error.__cause__ from None
+            raise
+
     def _wait_until(self, enough: Callable[[int], bool]) -> None:
         patience = Patience(self._heard)
         least = len(self.producer)
-        self.producer.poll(0)
+        self._serve(self.producer.poll, 0)
         while not enough(waiting := len(self.producer)):
             if waiting < least:
                 least = waiting
@@ -119,7 +141,7 @@ class Outbox:
                 raise self._refused(self._undelivered)
             if patience.is_over:
                 raise self._heard.error(self.cluster, "writing")
-            self.producer.poll(0.02)
+            self._serve(self.producer.poll, 0.02)
 
     def _refused(self, error: Any) -> Exception:
         if not hasattr(error, "name"):  # `produce_batch` may give a text
@@ -149,7 +171,7 @@ class Transactions(Outbox):
             transaction_timeout_ms=TRANSACTION_SECONDS * 1000,
         )
         self._lost = ""
-        with self._translated("taking over the transactions of this sink"):
+        with self.translated("taking over the transactions of this sink"):
             self._insist(self.producer.init_transactions, "taking over the transactions of this sink")
 
     @property
@@ -167,7 +189,7 @@ class Transactions(Outbox):
         if self._lost:
             raise JobFailed("SW-SINK-FAILED", self._lost, "the job restarts, and settles the transaction")
         self._undelivered = None
-        with self._translated("writing a transaction"):
+        with self.translated("writing a transaction"):
             self.producer.begin_transaction()
             try:
                 yield
@@ -178,7 +200,7 @@ class Transactions(Outbox):
                 raise
 
     @contextlib.contextmanager
-    def _translated(self, doing: str) -> Iterator[None]:
+    def translated(self, doing: str) -> Iterator[None]:
         from confluent_kafka import KafkaException
 
         try:
@@ -206,7 +228,7 @@ class Transactions(Outbox):
             except KafkaException as error:
                 if needs_abort(error) or is_fatal(error) or not is_retriable(error):
                     raise
-                self.producer.poll(0)  # it may report why there is no answer
+                self._serve(self.producer.poll, 0)  # it may report why there is no answer
                 if patience.is_over:
                     self._lost = f"{doing}: the broker has not answered"
                     raise self._heard.error(self.cluster, doing) from None

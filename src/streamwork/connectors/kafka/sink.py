@@ -158,8 +158,9 @@ class KafkaSink(Sink[E], Generic[E]):
         if self._outbox is None:
             self._outbox = Outbox(self._cluster, self._client_partitioner, self._largest, message_timeout_ms=30_000)
         outbox, self._outbox = self._outbox, None
-        self._send(outbox, batch)
-        outbox.flush(self.topic)
+        with outbox.translated(f"writing to topic {self.topic}"):
+            self._send(outbox, batch)
+            outbox.flush(self.topic)
         self._outbox = (
             outbox  # one that has failed is not used again: it may still send what is not known to be written
         )
