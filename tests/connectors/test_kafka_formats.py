@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Annotated, Any
 
 import fastavro
@@ -18,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sample import Payment
+from schema_registry import SchemaRegistry
 from streamwork import AvroFormat, Digits, Event, JobFailed
 from streamwork.components.columns import Columns
 from streamwork.connectors.kafka import avro, json_columns, registry
@@ -134,65 +133,24 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 WRITTEN = {"id": "o1", "amount": 3, "at": AT, "price": Decimal("1.50"), "note": "fast"}
 
 
+@pytest.fixture
+def schemas(monkeypatch: pytest.MonkeyPatch) -> Iterator[SchemaRegistry]:
+    monkeypatch.setattr(registry, "_PAUSE", 0.0)
+    monkeypatch.setattr(avro, "_schemas", {})
+    with SchemaRegistry.started() as server:
+        for number, schema in _SCHEMAS.items():
+            assert server.register(schema) == number
+        assert server.register("syntax", "PROTOBUF") == 4
+        yield server
+
+
 def wire(number: int, row: dict[str, Any]) -> bytes:
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(_SCHEMAS[number]), row)
     return b"\0" + number.to_bytes(4, "big") + body.getvalue()
 
 
-class _Registry(ThreadingHTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.asked: list[str] = []
-        self.failing = 0  # so many requests are answered with an error
-        self.wanted = ""  # the header Authorization
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Answers(BaseHTTPRequestHandler):
-    server: _Registry
-
-    def do_GET(self) -> None:
-        number = self.path.rpartition("/")[2]
-        self.server.asked.append(number)
-        status, answer = 200, {}
-        if self.server.failing:
-            self.server.failing -= 1
-            status = 503
-        elif self.server.wanted and self.headers["Authorization"] != self.server.wanted:
-            status = 401
-        elif number == "9":
-            answer = {"schema": "syntax", "schemaType": "PROTOBUF"}
-        elif int(number) in _SCHEMAS:
-            answer = {"schema": json.dumps(_SCHEMAS[int(number)])}
-        else:
-            status = 404
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *anything: object) -> None: ...
-
-
-@pytest.fixture
-def schemas(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Registry]:
-    monkeypatch.setattr(registry, "_PAUSE", 0.0)
-    monkeypatch.setattr(avro, "_schemas", {})
-    server = _Registry()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_avro_is_decoded_with_the_schema_of_its_writer(schemas: _Registry) -> None:
+def test_avro_is_decoded_with_the_schema_of_its_writer(schemas: SchemaRegistry) -> None:
     schemas.failing = 2
     decoder = AvroFormat(schemas.url).decoder(Order)
     assert decoder.columns([wire(1, WRITTEN)]) is None
@@ -209,18 +167,18 @@ def test_avro_is_decoded_with_the_schema_of_its_writer(schemas: _Registry) -> No
         (b"{}", "does not begin with the number"),
         (b"\x01" + wire(1, WRITTEN)[1:], "does not begin with the number"),
         (b"\0\0\0\0\x07rest", "has no schema 7"),
-        (b"\0\0\0\0\x09rest", "is of type PROTOBUF, not AVRO"),
+        (b"\0\0\0\0\x04rest", "is of type PROTOBUF, not AVRO"),
         (wire(1, WRITTEN)[:-2], "does not fit the schema"),
         (wire(1, WRITTEN) + b"x", "longer than the schema"),
         (wire(3, {"id": "o1"}), "amount"),
     ],
 )
-def test_a_value_that_is_not_avro_of_its_schema_is_named(schemas: _Registry, value: bytes, why: str) -> None:
+def test_a_value_that_is_not_avro_of_its_schema_is_named(schemas: SchemaRegistry, value: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         AvroFormat(schemas.url).decoder(Order).one(value)
 
 
-def test_a_registry_may_want_a_user_who_is_not_shown(schemas: _Registry) -> None:
+def test_a_registry_may_want_a_user_who_is_not_shown(schemas: SchemaRegistry) -> None:
     schemas.wanted = "Basic " + base64.b64encode(b"jane:hunter2-long").decode()
     assert AvroFormat(schemas.url, user="jane:hunter2-long").decoder(Order).one(wire(1, WRITTEN)).id == "o1"
     avro._schemas.clear()
@@ -229,7 +187,7 @@ def test_a_registry_may_want_a_user_who_is_not_shown(schemas: _Registry) -> None
     assert refused.value.about_setup and "hunter" not in str(refused.value) and "amFuZ" not in str(refused.value)
 
 
-def test_a_registry_that_does_not_answer_is_not_a_bad_event(schemas: _Registry) -> None:
+def test_a_registry_that_does_not_answer_is_not_a_bad_event(schemas: SchemaRegistry) -> None:
     schemas.failing = 99
     with pytest.raises(JobFailed, match="SW-KAFKA-REGISTRY") as failed:
         AvroFormat(schemas.url).decoder(Order).many([wire(1, WRITTEN)])

@@ -241,7 +241,7 @@ def test_a_job_that_is_not_accepted_ends_soon_and_says_why(
     began = time.monotonic()
     assert job.run() == 1
     assert time.monotonic() - began < SOON + 10.0, "the program itself takes seconds to start on a busy machine"
-    error = json.loads(job.said[0][job.said[0].index("\n{") :])
+    error = json.loads(job.said[0][job.said[0].index("\n{") :])["error"]
     assert error["code"] == "SW-KAFKA-DENIED" and why in error["cause"] and action in error["action"]
     assert f"{broker.secure_address} as user {USER}" in error["cause"]
     assert not job.places(PASSWORD) and not job.places("wr0ng")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import math
 import time
@@ -32,6 +33,7 @@ from streamwork.wording import plural
 
 E = TypeVar("E", bound=Event)
 _value = methodcaller("value")
+_BINARY = "base64:"
 LOOK_SECONDS = 30.0
 """How often partitions are looked up, at least."""
 
@@ -264,7 +266,7 @@ class KafkaSource(OffsetSource[E], Generic[E]):
             except StreamworkError:
                 raise
             except Exception as error:
-                shown = "" if value is None else value.decode(errors="replace")
+                shown = "" if value is None else _text(value)
                 why = self._fault(partition, message.offset(), error)
                 if self.on_error in (None, "fail"):
                     raise JobFailed(
@@ -290,3 +292,11 @@ class KafkaSource(OffsetSource[E], Generic[E]):
             filled = Filled(self.event, *self._fills)
             self._made = filled, self._format.decoder(filled.payload)
         return self._made
+
+
+def _text(value: bytes) -> str:
+    """A value as it is shown and kept as a dead letter, from which it can be had back: text, or what is not UTF-8 in base64."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return _BINARY + base64.b64encode(value).decode()
