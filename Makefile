@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Tests start hundreds of processes: without bytecode each of them would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all test-busy soak bench faults lint model lock clean
+.PHONY: help setup demo test test-all test-busy soak soak-kafka bench faults lint model lock clean
 
 help:  ## list the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## make .venv with everything pinned in requirements/
 
@@ -66,6 +66,10 @@ soak: $(STAMP)  ## random kills of drivers, workers and servers: make soak SECON
 	STREAMWORK_WALKS=20000 $(BIN)/python -m pytest tests/epoch/test_walks.py
 	STREAMWORK_SOAK=1 $(BIN)/python -m pytest tests/hosts/test_matrix_on_spark.py
 	STREAMWORK_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/hosts/test_kills.py
+
+KAFKA_KILLS ?= 100
+soak-kafka: $(STAMP)  ## of these the ones with Kafka on both sides, broker included: make soak-kafka KAFKA_KILLS=100 (about 20 minutes)
+	STREAMWORK_KAFKA_KILLS=$(KAFKA_KILLS) $(BIN)/python -m pytest -n 0 -s tests/soak/test_kafka_soak.py
 
 bench: $(STAMP)  ## measure everything anew, and write docs/benchmarks from it (about three hours, on a quiet machine)
 	for name in log engine keyed-state windows joins state-size recovery "recovery --standby" live savepoint manual interval "interval --mode live" lambda backpressure console; do \

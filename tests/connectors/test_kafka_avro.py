@@ -22,6 +22,7 @@ from servers import kafka  # noqa: F401  (fixture)
 from streamwork import AvroFormat, Backoff, Event, Job, JobFailed, KafkaSink, KafkaSource
 from streamwork.connectors.kafka import avro, registry
 from streamwork.connectors.kafka.feed import feeds
+from streamwork.observe.dead_letters import DeadLetterBook
 
 pytestmark = pytest.mark.slow
 _numbers = itertools.count()
@@ -131,12 +132,12 @@ def test_values_that_cannot_be_decoded_become_dead_letters(orders: Orders) -> No
         wanted += [order for _, order in made]
     outcome = orders.run("dead-letter")
     assert orders.rows() == wanted and outcome.dead_letters == len(bad(orders))
-    code, said, _ = call("dead-letters", "list", "orders", "--root", orders.root, "--json")
-    letters = msgspec.json.decode(said)["letters"]
-    assert code == 0 and len(letters) == len(bad(orders))
-    for place, (letter, (why, value)) in enumerate(zip(letters, bad(orders).items(), strict=True)):
-        assert why in letter["error"] and f"partition 0, offset {5 * place + 4}" in letter["error"]
-        assert kept(letter["event"]) == (value or b""), "the value can be had back, byte for byte"
+    letters = DeadLetterBook(orders.root, "orders").all()
+    for place, (one, (why, value)) in enumerate(zip(letters, bad(orders).items(), strict=True)):
+        assert why in one.letter.error and f"partition 0, offset {5 * place + 4}" in one.letter.error
+        assert kept(one.letter.event) == (value or b""), "the value can be had back, byte for byte"
+    code, said, _ = call("dead-letters", "show", "orders", letters[0].letter.id, "--root", orders.root)
+    assert code == 0 and letters[0].letter.error in said
 
 
 def kept(text: str) -> bytes:

@@ -209,12 +209,19 @@ def test_on_spark_the_password_is_in_one_file_of_its_owner_while_the_job_runs(
         wait_for(lambda: _has_written(job) and job.rows() == job.expected(), process, tmp_path / "said.txt")
         (place,) = job.places(PASSWORD)  # the control of the test above: it would be found
         assert place.startswith("root/secured/secrets/") and (tmp_path / place).stat().st_mode & 0o077 == 0
-        lines = [" ".join(one.cmdline()) for one in psutil.Process(process.pid).children(recursive=True)]
+        lines = [line for one in psutil.Process(process.pid).children(recursive=True) if (line := _command_line(one))]
         assert lines and not any(PASSWORD in line for line in lines)
     finally:
         process.terminate()
         process.wait(120)
     assert not job.places(PASSWORD)
+
+
+def _command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # or one that has just ended
+        return ""
 
 
 def _has_written(job: Secured) -> bool:

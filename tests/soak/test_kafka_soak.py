@@ -1,8 +1,8 @@
 """Random kills, with -9, of driver, Python workers and broker, while a job reads a topic and writes another one, exactly-once.
 
 In the end a `read_committed` consumer of the output is compared with the input, card by card and in order. Transactions are also
-under way on the side of the input. Without `STREAMWORK_SOAK_SECONDS` there are a few kills on the local host; `make soak` makes
-100, half of them on Spark.
+under way on the side of the input. `make soak-kafka KAFKA_KILLS=100` divides the kills among the modes, two of them on Spark; `make soak`
+does so too. Otherwise there are a few kills on the local host.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from streamwork.run.stop_request import request_stop
 from streamwork.world import RealClock
 
 TESTS = Path(__file__).parents[1]
-LONG = bool(float(os.environ.get("STREAMWORK_SOAK_SECONDS", "0")))
+LONG = bool(float(os.environ.get("STREAMWORK_SOAK_SECONDS", "0"))) or "STREAMWORK_KAFKA_KILLS" in os.environ
 SEED = int(os.environ.get("STREAMWORK_SOAK_SEED", random.SystemRandom().randrange(10**6)))
 KILLS = int(os.environ.get("STREAMWORK_KAFKA_KILLS", "100" if LONG else "3"))
 FED = 15
 PATIENCE = 240.0
-KINDS = {"local": ["driver", "broker"], "microbatch": ["driver", "worker", "worker", "broker"]}
-EVERY = {"local": "20ms", "microbatch": "1s"}
+ON_SPARK = ["driver", "worker", "worker", "broker"]
+KINDS = {"local": ["driver", "broker"], "microbatch": ON_SPARK, "live": ON_SPARK}
+EVERY = {"local": "20ms", "microbatch": "1s", "live": "200ms"}
+MASTER = {"microbatch": "local[2]", "live": "local[4]"}  # tasks of live mode run all at the same time
 """Slices are sized by the interval: it should not be far below the fixed cost of a Spark job on a busy machine."""
 
 
@@ -129,7 +131,8 @@ class Soaked:
 
     def _drive(self) -> None:
         command = command_line("run", str(TESTS / "soak" / "kafka_soak_job.py:soak"), "--mode", self.mode, "--json")
-        command += ["--root", str(self.folder / "root")] + (["--master", "local[2]"] if self.mode != "local" else [])
+        command += ["--root", str(self.folder / "root")]
+        command += ["--master", MASTER[self.mode]] if self.mode in MASTER else []
         env = {**environment(self.folder, TESTS), "STREAMWORK_SOAK_KAFKA": self.broker.address}
         env["STREAMWORK_SOAK_EVERY"] = EVERY[self.mode]
         with (self.folder / "driver.txt").open("ab") as output:
@@ -185,6 +188,8 @@ def one_round(folder: Path, mode: str, kills: int, seed: str) -> Counter[str]:
                 soaked.feed()
             time.sleep(rng.uniform(0, 0.2))
             soaked.strike(kind)
+            if place % 10 == 9:
+                print(f"{mode}: {place + 1} of {kills} kills, {time.monotonic() - began:.0f} s", flush=True)
         soaked.feed()
         soaked.end()
         rows = soaked.rows()
@@ -206,12 +211,10 @@ def short_folder() -> Iterator[Path]:
 @pytest.mark.spark
 @pytest.mark.timeout(7_200 if LONG else 900)
 def test_nobody_s_death_costs_a_record(short_folder: Path) -> None:
-    print(
-        f"replay with: STREAMWORK_SOAK_SECONDS={int(LONG)} STREAMWORK_SOAK_SEED={SEED} STREAMWORK_KAFKA_KILLS={KILLS} "
-        ".venv/bin/python -m pytest -n 0 -s tests/soak/test_kafka_soak.py",
-        flush=True,
-    )
-    modes = ["local", "microbatch"] if LONG else ["local"]
+    kills = f"STREAMWORK_KAFKA_KILLS={KILLS} " if LONG else ""
+    command = ".venv/bin/python -m pytest -n 0 -s tests/soak/test_kafka_soak.py"
+    print(f"replay with: {kills}STREAMWORK_SOAK_SEED={SEED} {command}", flush=True)
+    modes = list(KINDS) if LONG else ["local"]
     total: Counter[str] = Counter()
     for number, mode in enumerate(modes):
         folder = short_folder / mode
