@@ -46,11 +46,9 @@ class SchemaRegistry(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def register(self, schema: Any, kind: str = "AVRO", subject: str = "orders-value") -> int:
-        """As a writer does."""
-        body = {"schema": schema if isinstance(schema, str) else json.dumps(schema)}
-        if kind != "AVRO":
-            body["schemaType"] = kind
+    def register(self, schema: Any, subject: str = "orders-value", **more: Any) -> int:
+        """As a writer does. `more` is for example schemaType="PROTOBUF"; without it, the schema is one of Avro."""
+        body = {"schema": schema if isinstance(schema, str) else json.dumps(schema), **more}
         request = urllib.request.Request(f"{self.url}/subjects/{subject}/versions", json.dumps(body).encode())
         request.add_header("Content-Type", _TYPE)
         request.add_header("Authorization", self.wanted)

@@ -140,7 +140,8 @@ def schemas(monkeypatch: pytest.MonkeyPatch) -> Iterator[SchemaRegistry]:
     with SchemaRegistry.started() as server:
         for number, schema in _SCHEMAS.items():
             assert server.register(schema) == number
-        assert server.register("syntax", "PROTOBUF") == 4
+        assert server.register("syntax", schemaType="PROTOBUF") == 4
+        assert server.register("{}", references=[{"name": "Item", "subject": "items", "version": 1}]) == 5
         yield server
 
 
@@ -168,6 +169,7 @@ def test_avro_is_decoded_with_the_schema_of_its_writer(schemas: SchemaRegistry) 
         (b"\x01" + wire(1, WRITTEN)[1:], "does not begin with the number"),
         (b"\0\0\0\0\x07rest", "has no schema 7"),
         (b"\0\0\0\0\x04rest", "is of type PROTOBUF, not AVRO"),
+        (b"\0\0\0\0\x05rest", "refers to other schemas"),
         (wire(1, WRITTEN)[:-2], "does not fit the schema"),
         (wire(1, WRITTEN) + b"x", "longer than the schema"),
         (wire(3, {"id": "o1"}), "amount"),

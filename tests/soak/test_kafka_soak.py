@@ -1,8 +1,8 @@
 """Random kills, with -9, of driver, Python workers and broker, while a job reads a topic and writes another one, exactly-once.
 
 In the end a `read_committed` consumer of the output is compared with the input, card by card and in order. Transactions are also
-under way on the side of the input. `make soak-kafka KAFKA_KILLS=100` divides the kills among the modes, two of them on Spark; `make soak`
-does so too. Otherwise there are a few kills on the local host.
+under way on the side of the input. `make soak-kafka KAFKA_KILLS=100`, and `make soak`, divide the kills among
+three modes, two of them on Spark. Otherwise there are a few kills on the local host.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a client reports about its connections while a call waits, and how long the call goes on to wait.
 
-The client reconnects by itself whatever is wrong, a wrong password included: a call then ends with a time-out that gives no reason.
-So the reason is kept here, and a call that waits asks for it.
+The client reconnects after any error, a wrong password included: a call then ends with a time-out that gives no reason. So the reason
+is kept here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Heard:
 
     @property
     def is_refused(self) -> bool:
-        """True if there is no use in waiting."""
+        """True if waiting longer does not help."""
         return self._refused is not None and time.monotonic() - self._refused_at >= REFUSED_SECONDS
 
     def error(self, cluster: Cluster, doing: str) -> StreamworkError:

@@ -93,7 +93,7 @@ class Ledger:
     def owned(self, by: LedgerRecord) -> Refused:
         return Refused(
             "SW-SINK-OWNED",
-            f"{self.topic} at {self._cluster} belongs to sink {by.sink} of the job with uid {by.uid}",
+            f"{self.topic} at {self._cluster.servers} belongs to sink {by.sink} of the job with uid {by.uid}",
             "run with the --root that the topic was written from, and the sink's old id; or choose another topic; or delete both "
             "topics to start from scratch",
         )

@@ -21,6 +21,7 @@ _PAUSE = 0.2
 class _Answer(msgspec.Struct):
     schema: str
     schemaType: str = "AVRO"  # noqa: N815  the registry's word
+    references: list[msgspec.Raw] = []
 
 
 class Registry:
@@ -72,4 +73,6 @@ class Registry:
                 time.sleep(_PAUSE * 2**attempt)
         if answer.schemaType != "AVRO":
             raise ValueError(f"schema {number} is of type {answer.schemaType}, not AVRO")
+        if answer.references:
+            raise ValueError(f"schema {number} refers to other schemas of the registry, which AvroFormat does not read")
         return answer.schema

@@ -152,7 +152,7 @@ class KafkaSource(OffsetSource[E], Generic[E]):
             if found is None:
                 raise JobFailed(
                     "SW-KAFKA-TOPIC",
-                    f"there is no topic {self.topic} at {self._cluster}",
+                    f"there is no topic {self.topic} at {self._cluster.servers}",
                     "create the topic, or correct its name in the job",
                     about_setup=True,
                 )

@@ -17,7 +17,7 @@ from streamwork.errors import StreamworkError
 _admins = Kept(lambda admin: None)  # it ends with its last reference
 _TICK = 0.05
 _HEAR = 0.1
-"""How often a call that waits looks at what the client reports, in seconds."""
+"""How often a call that waits reads what the client reports, in seconds."""
 _MOVING = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "_TRANSPORT")
 """The partition is being moved, or its broker has just started."""
 _NEWER = ("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH")
@@ -49,7 +49,7 @@ class Admin:
         self._heard.forget()
 
     def answer(self, asked: Future[Any]) -> Any:
-        """What was asked for. Fails as soon as it is clear that no broker accepts this client; the client itself would wait on."""
+        """The result of a request. Raises soon after brokers have refused this client, which itself would wait until its time-out."""
         while True:
             try:
                 return asked.result(_HEAR)
