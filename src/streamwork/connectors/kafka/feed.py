@@ -124,6 +124,7 @@ class Feed:
         if any(map(_error, found)):  # a KafkaError is true
             found = [message for message in found if not self._is_event(message)]
         if found:
+            self._heard.forget()
             self._pending += found
             self._bytes += sum(map(len, found))
             self._reached = max(self._reached, _offset(found[-1]) + 1)
@@ -139,6 +140,7 @@ class Feed:
             return False
         name = error_name(error)
         if name == "_PARTITION_EOF":
+            self._heard.forget()
             self._reached = max(self._reached, _offset(message))
         elif name in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
             raise Removed(self._reached)

@@ -63,7 +63,6 @@ class Patience:
     def renew(self) -> None:
         """There was progress."""
         self._until = time.monotonic() + self._seconds
-        self._heard.forget()
 
     @property
     def is_over(self) -> bool:

@@ -118,7 +118,7 @@ class Outbox:
         except KafkaException as error:
             raise self.cluster.failed(error, doing, self._heard.text) from None
 
-    def _serve(self, call: Callable[[float], int], seconds: float) -> int:
+    def _serve(self, call: Callable[[float], Any], seconds: float) -> Any:
         """Let the client call back. It raises a fatal error; if another callback runs then, that is the cause of a SystemError."""
         from confluent_kafka import KafkaException
 
@@ -137,6 +137,7 @@ class Outbox:
             if waiting < least:
                 least = waiting
                 patience.renew()
+                self._heard.forget()
             if self._undelivered is not None:
                 raise self._refused(self._undelivered)
             if patience.is_over:
@@ -222,7 +223,7 @@ class Transactions(Outbox):
         patience = Patience(self._heard, 2 * clusters.SECONDS)
         while True:
             try:
-                call(min(_SLICE, clusters.SECONDS))
+                self._serve(call, min(_SLICE, clusters.SECONDS))
                 self._heard.forget()
                 return
             except KafkaException as error:
