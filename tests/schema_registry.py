@@ -2,6 +2,7 @@
 
 POST /subjects/SUBJECT/versions   {"schema": TEXT, "schemaType": ...} -> {"id": N}; the same text gets the same number
 GET /schemas/ids/N                {"schema": TEXT}, or 404 with {"error_code": 40403}
+GET /subjects/SUBJECT/versions/V  the same, for a schema that another one refers to
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote, unquote
 
 import fastavro
 
@@ -24,6 +26,7 @@ class SchemaRegistry(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.schemas: list[dict[str, Any]] = []  # as they were posted; the number of the first one is 1
+        self.versions: dict[str, list[int]] = {}  # numbers by subject
         self.asked: list[str] = []
         self.failing = 0  # so many requests are answered with an error
         self.wanted = ""  # the header Authorization
@@ -49,7 +52,9 @@ class SchemaRegistry(ThreadingHTTPServer):
     def register(self, schema: Any, subject: str = "orders-value", **more: Any) -> int:
         """As a writer does. `more` is for example schemaType="PROTOBUF"; without it, the schema is one of Avro."""
         body = {"schema": schema if isinstance(schema, str) else json.dumps(schema), **more}
-        request = urllib.request.Request(f"{self.url}/subjects/{subject}/versions", json.dumps(body).encode())
+        request = urllib.request.Request(
+            f"{self.url}/subjects/{quote(subject, safe='')}/versions", json.dumps(body).encode()
+        )
         request.add_header("Content-Type", _TYPE)
         request.add_header("Authorization", self.wanted)
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -71,12 +76,19 @@ class _Answers(BaseHTTPRequestHandler):
         with self.server.lock:
             if posted not in self.server.schemas:
                 self.server.schemas.append(posted)
-            self._answer(200, {"id": self.server.schemas.index(posted) + 1})
+            number = self.server.schemas.index(posted) + 1
+            versions = self.server.versions.setdefault(unquote(self.path.split("/")[2]), [])
+            if number not in versions:
+                versions.append(number)
+            self._answer(200, {"id": number})
 
     def do_GET(self) -> None:
-        number = self.path.rpartition("/")[2]
+        folder, _, number = self.path.rpartition("/")
         with self.server.lock:
             self.server.asked.append(number)
+            if folder.startswith("/subjects/"):
+                versions = self.server.versions.get(unquote(folder.split("/")[2]), [])
+                number = str(versions[int(number) - 1]) if 0 < int(number) <= len(versions) else "0"
             if self.server.failing:
                 self.server.failing -= 1
                 self._answer(503, {"error_code": 50001, "message": "Error in the backend data store"})

@@ -118,6 +118,11 @@ class Order(Event):
     note: str = "none"
 
 
+class Sale(Event):
+    by: dict[str, dict[str, str]]
+    id: dict[str, str]
+
+
 _FIELDS: list[dict[str, Any]] = [
     {"name": "id", "type": "string"},
     {"name": "amount", "type": "long"},
@@ -169,7 +174,7 @@ def test_avro_is_decoded_with_the_schema_of_its_writer(schemas: SchemaRegistry) 
         (b"\x01" + wire(1, WRITTEN)[1:], "does not begin with the number"),
         (b"\0\0\0\0\x07rest", "has no schema 7"),
         (b"\0\0\0\0\x04rest", "is of type PROTOBUF, not AVRO"),
-        (b"\0\0\0\0\x05rest", "refers to other schemas"),
+        (b"\0\0\0\0\x05rest", "has no version 1 of schema items"),
         (wire(1, WRITTEN)[:-2], "does not fit the schema"),
         (wire(1, WRITTEN) + b"x", "longer than the schema"),
         (wire(3, {"id": "o1"}), "amount"),
@@ -178,6 +183,22 @@ def test_avro_is_decoded_with_the_schema_of_its_writer(schemas: SchemaRegistry) 
 def test_a_value_that_is_not_avro_of_its_schema_is_named(schemas: SchemaRegistry, value: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         AvroFormat(schemas.url).decoder(Order).one(value)
+
+
+def test_a_schema_may_refer_to_others(schemas: SchemaRegistry) -> None:
+    """The registry gives each with its own references; one that two others refer to is read once."""
+
+    def register(name: str, fields: dict[str, Any], *references: str) -> int:
+        made = {"type": "record", "name": name, "fields": [{"name": one, "type": kind} for one, kind in fields.items()]}
+        named = [{"name": one, "subject": f"of/{one}", "version": 1} for one in references]
+        return schemas.register(made, f"of/{name}", references=named)
+
+    register("shop.Id", {"text": "string"})
+    register("shop.Customer", {"id": "shop.Id"}, "shop.Id")
+    number = register("shop.Sale", {"by": "shop.Customer", "id": "shop.Id"}, "shop.Customer", "shop.Id")
+    value = b"\0" + number.to_bytes(4, "big") + b"\x04c1" + b"\x04s1"
+    assert AvroFormat(schemas.url).decoder(Sale).one(value) == Sale({"id": {"text": "c1"}}, {"text": "s1"})
+    assert schemas.asked == [str(number), "1", "1"]
 
 
 def test_a_registry_may_want_a_user_who_is_not_shown(schemas: SchemaRegistry) -> None:

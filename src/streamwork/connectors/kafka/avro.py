@@ -59,6 +59,7 @@ class Avro:
 
         key = (self._registry.url, number)
         if key not in _schemas:
-            text = self._registry.schema(number)
-            _schemas[key] = fastavro.parse_schema(msgspec.json.decode(text))
+            names: dict[str, Any] = {}  # of the schemas before, to which the later ones refer
+            parsed = [fastavro.parse_schema(msgspec.json.decode(text), names) for text in self._registry.schema(number)]
+            _schemas[key] = parsed[-1]
         return _schemas[key]

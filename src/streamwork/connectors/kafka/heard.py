@@ -1,7 +1,7 @@
 """What a client reports about its connections while a call waits, and how long the call goes on to wait.
 
-The client reconnects after any error, a wrong password included: a call then ends with a time-out that gives no reason. So the reason
-is kept here.
+The client reconnects after any error, a wrong password included: a call then ends with a time-out that gives no reason. So the
+reason is kept here.
 """
 
 from __future__ import annotations

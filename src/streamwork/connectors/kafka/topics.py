@@ -49,7 +49,7 @@ class Admin:
         self._heard.forget()
 
     def answer(self, asked: Future[Any]) -> Any:
-        """The result of a request. Raises soon after brokers have refused this client, which itself would wait until its time-out."""
+        """The result of a request. Raises soon after brokers have refused this client, which itself waits until its time-out."""
         while True:
             try:
                 return asked.result(_HEAR)
