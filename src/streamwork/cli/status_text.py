@@ -16,6 +16,7 @@ from streamwork.epoch.in_doubt import lines as doubt_lines
 from streamwork.job.params import text_of
 from streamwork.observe.counts import ComponentCounts
 from streamwork.observe.dead_letters import LetterCounts
+from streamwork.observe.latency import Latency
 from streamwork.observe.retrying import RetriedEvent
 from streamwork.observe.status import RECENT, JobStatus
 from streamwork.observe.verdicts import Kind, Verdict
@@ -41,6 +42,7 @@ def status_lines(status: JobStatus) -> list[str]:
     lines += retry_lines(status.retrying)
     lines += pressure_lines(status.edges)
     lines += lag_lines(status.lag, bool(status.running))
+    lines += latency_lines(status.latency)
     if status.steps is not None:
         lines.append(f"last steps: {durations(status.steps)}")
     if status.prepared:
@@ -112,6 +114,26 @@ def lag_lines(lag: Mapping[str, Lag], running: bool) -> list[str]:
         where = f" ({listed})" if len(mine.partitions) > 1 and 0 < len(behind) <= MOST_LISTED else ""
         texts.append(f"{source} {mine.total:,} {mine.unit}{where}" if mine.total else f"{source} none")
     return ["lag: " + ", ".join(texts) + ("" if running else "; input that arrived after the stop is not counted")]
+
+
+def latency_lines(found: Latency | None) -> list[str]:
+    """In live mode, a line for each sink."""
+    lines = []
+    for one in () if found is None else found.sinks:
+        parts = {"p50": one.p50, "p99": one.p99, "p99.9": one.p999, "max": one.max}
+        known = ", ".join(f"{name} {short(seconds)}" for name, seconds in parts.items() if seconds is not None)
+        assert found is not None
+        over = f"in the last {found.window_seconds:.0f} s"
+        staged = "; visible with its checkpoint" if one.staged else ""
+        text = f"{known} ({plural(one.events, 'event')} {over}{staged})" if known else f"no event {over}"
+        lines.append(f"latency to {one.component}: {text}")
+    return lines
+
+
+def short(seconds: float) -> str:
+    """With three digits: 840 us, 2.35 ms, 1.2 s."""
+    unit, factor = ("us", 1e6) if seconds < 1e-3 else ("ms", 1e3) if seconds < 1 else ("s", 1)
+    return f"{float(f'{seconds * factor:.3g}'):,.10g} {unit}"
 
 
 def retry_lines(found: Sequence[RetriedEvent]) -> list[str]:

@@ -30,6 +30,7 @@ from streamwork.engine.adaptive_batch import AdaptiveBatch
 from streamwork.engine.ahead import limit_of, taken_out
 from streamwork.engine.fired import Fired
 from streamwork.engine.idleness import Idling
+from streamwork.engine.latency import SinkMeter, Stopwatch
 from streamwork.engine.planning import planned
 from streamwork.engine.routes import To
 from streamwork.engine.rows import rows_of
@@ -91,6 +92,8 @@ class Chain:
         self.adaptive: AdaptiveBatch | None = None  # where rows are to be visible early
         self._replays = False  # under acknowledging: True if events of earlier epochs are among those of this one
         self._lanes: dict[str, int] = {}  # under acknowledging: the number of each source partition in this epoch
+        self.stopwatch: Stopwatch | None = None  # where latencies are measured
+        self.meters: tuple[SinkMeter, ...] = ()  # of its sinks, likewise
         self.is_set_up = False
         self.waiting: Step | None = None
         """The step whose event waits to be retried (`engine.steps.retrying`). Meanwhile everything else is deferred."""
@@ -151,6 +154,14 @@ class Chain:
             elif isinstance(step, WriteStep):
                 step.rows, step.guard = 1, guard
 
+    def measure(self, now: Callable[[], float]) -> None:
+        """Measure how long events take to the sinks. `now` gives seconds since 1970."""
+        self.stopwatch = watch = Stopwatch(now)
+        for name, step in self._steps.items():
+            if isinstance(step, StageStep | WriteStep):
+                step.meter = SinkMeter(name, isinstance(step, StageStep), watch)
+                self.meters += (step.meter,)
+
     def guard_times(self, disk: Disk, folder: Path) -> None:
         """Under at-most-once: let steps record up to which time they have emitted what was due (`engine.fired`)."""
         for name in self._timed:
@@ -188,6 +199,8 @@ class Chain:
     def tick(self, now: datetime) -> None:
         """Processing time has come to `now`."""
         self.now = now
+        if self.stopwatch is not None:
+            self.stopwatch.start()
         self._do(self._let_idle)
         if self._timed:
             moments = self._plan.routes.behind(np.zeros(1, np.int64))
@@ -221,6 +234,8 @@ class Chain:
 
     def process(self, source: str, partition: str, piece: Slice) -> None:
         """Events of one source partition, in offset order."""
+        if self.stopwatch is not None:
+            self.stopwatch.start()
         counted = self._sources[source]
         came, behind = counted.add(piece), source
         for behind, left_out in piece.left_out.items():
@@ -253,6 +268,8 @@ class Chain:
         """Replayed events, or events from the inbox: to the component that they failed at, or again from their source. Event time
         does not advance.
         """
+        if self.stopwatch is not None:
+            self.stopwatch.start()
         if to in self._sources:
             counted = self._sources[to]
             counted.delivered += len(batch)

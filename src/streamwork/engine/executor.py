@@ -21,6 +21,7 @@ from streamwork.components.times import from_microseconds, microseconds
 from streamwork.delivery.counts import Counts
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.instance import Instance
+from streamwork.engine.latency import SinkMeter
 from streamwork.engine.report import Report
 from streamwork.engine.wave import Leaving
 from streamwork.flow.batch import Batch
@@ -75,11 +76,12 @@ class Executor:
 
     def live(self, closes: Callable[[int], bool], behind: Behind, guard: Callable[[], None]) -> None:
         """Process events all the time: read sources until an epoch `closes`, write files `behind` the flow, let no row wait in a
-        step, and call `guard` before each write to a sink, which raises if another driver has the job.
+        step, call `guard` before each write to a sink, which raises if another driver has the job, and measure latencies.
         """
         self.closes, self.behind = closes, behind
         self.instance.follows = True
         self.instance.chain.hurry(guard)
+        self.instance.measure()
 
     def see(self, now: int) -> None:
         """Processing time is `now`, in microseconds: operators see it."""
@@ -146,6 +148,11 @@ class Executor:
         waiting = self.instance.chain.waiting
         return None if waiting is None or waiting.tries is None else waiting.tries.until
 
+    @property
+    def meters(self) -> Sequence[SinkMeter]:
+        """Of its sinks, in live mode."""
+        return self.instance.chain.meters
+
     def refresh(self) -> None:
         """Renew the mark of the event that waits. May be called from any thread."""
         self.instance.marks.refresh()
@@ -169,8 +176,10 @@ class Executor:
         elif choice is None:
             return self._read_on()
         else:
-            item = self._dispatcher.receive(choice)
+            item, watch = self._dispatcher.receive(choice), chain.stopwatch
             if isinstance(item, Aligned):
+                if watch is not None:
+                    watch.start()
                 self._checkpoint(item)
             elif item is not None:
                 self._in_epoch(item.epoch)
@@ -183,6 +192,8 @@ class Executor:
                     self._resume()
                     return True
                 self._begun = True
+                if watch is not None:  # behind `_in_epoch`, which may replay events
+                    watch.start(item.began if isinstance(item, Data) else None)
                 if isinstance(item, Data):
                     self.newest = item
                     chain.receive(choice.name, item)
@@ -292,7 +303,8 @@ class Executor:
 
     def _send(self, leaving: Leaving) -> None:
         """Each instance downstream gets its share of the events, and every advance of event time."""
-        epoch = self.instance.epoch
+        epoch, watch = self.instance.epoch, self.instance.chain.stopwatch
+        began = None if watch is None else watch.began
         parts: dict[str, list[Part]] = {}
         for through, batch in leaving.parts:
             for to, port, route, channels in self._ways.get(through, ()):
@@ -302,7 +314,7 @@ class Executor:
         for channel in self._outputs:
             mine = parts.get(channel.name, [])
             if mine or len(advances.times):
-                channel.send(Data(epoch, tuple(mine), advances))
+                channel.send(Data(epoch, tuple(mine), advances, began))
 
     def _advances(self, advances: Advances) -> Advances:
         """Those that raise the watermark of this instance."""

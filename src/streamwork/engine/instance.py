@@ -97,6 +97,10 @@ class Instance:
                 if last in mine:
                     self.refs[name] = (*files, *(ref for ref in mine[mine.index(last) + 1 :] if ref not in files))
 
+    def measure(self) -> None:
+        """Measure how long events take to the sinks of this chain."""
+        self.chain.measure(self._wall.now)
+
     def begin(self, work: Assignment, attempt: str) -> None:
         """Begin an epoch; `attempt` is a name that was never used before."""
         self.epoch, self.attempt = work.epoch, attempt

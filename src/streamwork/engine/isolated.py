@@ -38,6 +38,7 @@ from streamwork.delivery.counts import KINDS, Counts
 from streamwork.engine.assignment import Assignment
 from streamwork.engine.executor import ReportTo
 from streamwork.engine.isolated_link import Kind, Link, LinkClosed, Message
+from streamwork.engine.latency import SinkMeter
 from streamwork.engine.report import Report, Reports
 from streamwork.flow.channel import Channel, CheckpointEvent, Data, Idle, Item, Watermark
 from streamwork.flow.outlet import Outlet
@@ -225,6 +226,11 @@ class Isolated:
     @property
     def waiting(self) -> int:
         return sum(len(channel.items) for channel in self._inputs.values())
+
+    @property
+    def meters(self) -> Sequence[SinkMeter]:
+        """It has no sinks."""
+        return ()
 
     @property
     def newest(self) -> None:

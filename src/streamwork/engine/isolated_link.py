@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamwork.flow.parcel import Head, Parcel
+from streamwork.flow.parcel import Parcel, TimedHead
 
 _FRAME = struct.Struct("<BII")
 _RECEIVE_BYTES = 1 << 18
 _encode_head = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(Head).decode
+_decode_head = msgspec.msgpack.Decoder(TimedHead).decode
 
 
 class Kind(IntEnum):

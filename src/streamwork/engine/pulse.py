@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from streamwork.components.field_types import show
+from streamwork.engine.latency import Recent, SinkMeter
 from streamwork.engine.vitals import (
     FRESH_SECONDS,
     EdgeVital,
     Episode,
     InstanceVital,
+    LatencyVital,
     TaskVital,
     write_vitals,
 )
@@ -43,6 +45,8 @@ class Watched(Protocol):
     def waiting(self) -> int: ...
     @property
     def newest(self) -> Data | None: ...
+    @property
+    def meters(self) -> Sequence[SinkMeter]: ...
 
 
 class Pulse:
@@ -63,6 +67,7 @@ class Pulse:
         self._fence, self._task = fence, task
         self._process = RealProcesses().me()
         self._moved: dict[Place, tuple[int, float]] = {}  # turns, and when they last changed
+        self._recent = [Recent(meter, clock.monotonic()) for one in executors.values() for meter in one.meters]
         self._runs_in = threading.get_ident()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="streamwork-pulse", daemon=True)
@@ -89,7 +94,15 @@ class Pulse:
             at=self._clock.now(),
             instances=tuple(self._instance(place, one) for place, one in self._executors.items()),
             edges=tuple(self._edge(*ends, gauge) for ends, gauge in self._gauges.items()),
+            latencies=tuple(self._latencies()),
         )
+
+    def _latencies(self) -> Iterator[LatencyVital]:
+        for one in self._recent:
+            seconds, recent, total = one.read(self._clock.monotonic())
+            yield LatencyVital(
+                sink=one.meter.sink, staged=one.meter.staged, seconds=seconds, recent=recent, total=total
+            )
 
     def _instance(self, place: Place, one: Watched) -> InstanceVital:
         now, turns = self._clock.now(), one.turns

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from streamwork.engine.histogram import Histogram
 from streamwork.world import Disk
 
 FOLDER = "vitals"
@@ -67,6 +68,16 @@ class InstanceVital(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.components[0]}[{self.instance}]"
 
 
+class LatencyVital(msgspec.Struct, frozen=True, kw_only=True):
+    """How long events took to one sink of a task, in live mode."""
+
+    sink: str
+    staged: bool = False  # under exactly-once: what is staged becomes visible with its checkpoint
+    seconds: float  # how long the recent time is
+    recent: Histogram
+    total: Histogram  # since the task began
+
+
 class TaskVital(msgspec.Struct, frozen=True, kw_only=True):
     """One process with instances of a job."""
 
@@ -77,6 +88,7 @@ class TaskVital(msgspec.Struct, frozen=True, kw_only=True):
     at: float  # seconds since 1970
     instances: tuple[InstanceVital, ...] = ()
     edges: tuple[EdgeVital, ...] = ()
+    latencies: tuple[LatencyVital, ...] = ()  # in live mode
 
 
 def write_vitals(disk: Disk, folder: Path, found: TaskVital) -> None:

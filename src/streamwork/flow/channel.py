@@ -50,6 +50,7 @@ class Data:
     epoch: int
     parts: tuple[Part, ...]
     advances: Advances = NO_ADVANCES
+    began: float | None = None  # in live mode: when a source has read the events, the oldest ones, in seconds since 1970
 
     def __len__(self) -> int:
         """How many events it holds."""
@@ -140,7 +141,7 @@ class Channel:
             for part in item.parts:
                 self._dropped[part.to] += len(part.batch)
             if len(item.advances.times):
-                self._put(Data(item.epoch, (), item.advances))
+                self._put(Data(item.epoch, (), item.advances, item.began))
         elif isinstance(item, CheckpointEvent):
             self._put(replace(item, sent=self._sent, dropped=tuple(sorted(self._dropped.items()))))
             self._sent, self._dropped = 0, Counter()

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamwork.flow.channel import Advances, Channel, CheckpointEvent, Data, Idle, Item, Watermark
 from streamwork.flow.gauge import Gauge
-from streamwork.flow.parcel import Head, Kind, Parcel, Wire
+from streamwork.flow.parcel import Head, Kind, Parcel, TimedHead, Wire
 from streamwork.flow.wiring import Place, channel_name
 
 PIECE = 16_384
@@ -80,7 +80,8 @@ class Outlet(Channel):
 
     def _head(self, kind: Kind, epoch: int, **fields: Any) -> Head:
         number, self._number = self._number, self._number + 1
-        return Head(kind, epoch, self._sender, self._attempt, self._to, number, **fields)
+        made = TimedHead if "began" in fields else Head
+        return made(kind, epoch, self._sender, self._attempt, self._to, number, **fields)
 
 
 def _halves(items: Sequence[Data | Watermark]) -> tuple[Sequence[Data | Watermark], Sequence[Data | Watermark]] | None:
@@ -111,16 +112,16 @@ def _divided(data: Data) -> tuple[Data, Data]:
                 p._replace(batch=p.batch[end:]) for p, end in zip(parts, ends, strict=True) if end < len(p.batch)
             )
             early, late = _split(advances, until)
-            return Data(data.epoch, before, early), Data(data.epoch, after, late)
+            return Data(data.epoch, before, early, data.began), Data(data.epoch, after, late, data.began)
     until = int(np.searchsorted(advances.moments, known[0][0], "left")) if known else 0
     early, late = _split(advances, until)
     if len(parts) > 1:
         half = len(parts) // 2
-        return Data(data.epoch, parts[:half], early), Data(data.epoch, parts[half:], late)
+        return Data(data.epoch, parts[:half], early, data.began), Data(data.epoch, parts[half:], late, data.began)
     (part,) = parts
     half = len(part.batch) // 2
-    first = Data(data.epoch, (part._replace(batch=part.batch[:half]),), early)
-    return first, Data(data.epoch, (part._replace(batch=part.batch[half:]),), late)
+    first = Data(data.epoch, (part._replace(batch=part.batch[:half]),), early, data.began)
+    return first, Data(data.epoch, (part._replace(batch=part.batch[half:]),), late, data.began)
 
 
 def _split(advances: Advances, at: int) -> tuple[Advances, Advances]:

@@ -64,6 +64,12 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     dropped: tuple[tuple[str, int], ...] = ()
 
 
+class TimedHead(Head, frozen=True, array_like=True):
+    """Of a parcel with events in live mode. Others have a shorter head."""
+
+    began: float | None = None  # as in `Data`, of the oldest item
+
+
 class Parcel(NamedTuple):
     head: Head
     content: Any = b""  # bytes, or an Arrow buffer
@@ -94,11 +100,13 @@ class Wire:
         head: dict[str, Any] = {}
         batches: dict[int, list[Batch]] = {}
         advances: list[Advances] = []
-        base = 0
+        base, began = 0, None
         for item in items:
             if isinstance(item, Watermark):
                 head["resumed" if item.resumed else "watermark"] = microseconds(item.at)
                 continue
+            if item.began is not None:
+                began = item.began if began is None else min(began, item.began)
             last = base
             base -= min([0, *(int(p.batch.moments[0]) for p in item.parts if p.batch.moments is not None)])
             for through, to, batch, port in item.parts:
@@ -127,6 +135,8 @@ class Wire:
             head["advances"] = sum(len(some.times) for some in advances)
             content += [np.concatenate([some.moments for some in advances]).tobytes()]
             content += [np.concatenate([some.times for some in advances]).tobytes()]
+        if began is not None:
+            head["began"] = began
         events = sum(len(batch) for mine in batches.values() for batch in mine)
         return {"parts": tuple(parts), "events": events, **head}, content[0] if len(content) == 1 else b"".join(
             map(memoryview, content)
@@ -167,7 +177,7 @@ class Wire:
         if head.advances:
             advances = Advances(reader.numbers(head.advances), reader.numbers(head.advances))
         if parts or head.advances:
-            yield Data(head.epoch, tuple(parts), advances)
+            yield Data(head.epoch, tuple(parts), advances, head.began if isinstance(head, TimedHead) else None)
         if head.watermark is not None:
             yield Watermark(head.epoch, from_microseconds(head.watermark))
 

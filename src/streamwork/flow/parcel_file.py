@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from streamwork.errors import JobFailed
-from streamwork.flow.parcel import Head, Parcel
+from streamwork.flow.parcel import Parcel, TimedHead
 
 FILE_BYTES = 4 << 20
 """A file that is larger is followed by another one."""
@@ -27,7 +27,7 @@ MOST_FILES = 16
 """A writer has no room while so many files have not been read."""
 _FRAME = struct.Struct("<III")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Head).decode
+_decode = msgspec.msgpack.Decoder(TimedHead).decode
 
 
 def pack(parcel: Parcel) -> bytes:

@@ -30,6 +30,7 @@ from streamwork.observe.facts import (
     read_offsets,
     read_states,
 )
+from streamwork.observe.latency import Latency, read_latency
 from streamwork.observe.retrying import RetriedEvent, read_retrying
 from streamwork.observe.verdicts import Verdict, judge
 from streamwork.observe.verdicts.flow import paces
@@ -78,6 +79,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...]  # what all this means, the worst first
     edges: tuple[EdgeVital, ...]  # bounded channels between instances
     instances: tuple[InstanceVital, ...]
+    latency: Latency | None  # to the sinks, in live mode; None: not measured, or no task runs
     in_doubt: list[InDoubt]  # under at-most-once: input of interrupted epochs
     mode: str  # of the last run; "" if that is unknown
     semantics: str  # of the last start
@@ -134,6 +136,7 @@ def read_status(root: Path, job: str, clock: Clock, watch: bool = True) -> JobSt
         verdicts=judge(signs),
         edges=tuple(edge for task in signs.tasks for edge in task.edges),
         instances=tuple(one for task in signs.tasks for one in task.instances),
+        latency=read_latency(signs.tasks),
         in_doubt=in_doubt(history),
         mode=signs.run.mode,
         semantics="" if promise is None else str(promise),

@@ -9,6 +9,7 @@ import pyarrow as pa
 from streamwork.components.columns import to_structs
 from streamwork.components.sink import RowsRejected, WriteStopped
 from streamwork.delivery.bisection import rejected_rows
+from streamwork.engine.latency import SinkMeter
 from streamwork.engine.steps.emitted import Outputs
 from streamwork.engine.steps.staging import Staging
 from streamwork.engine.steps.step import Step
@@ -26,6 +27,7 @@ class StageStep(Step):
     """Stages outputs: they become durable here, and visible when the driver commits them."""
 
     staging: Staging
+    meter: SinkMeter | None = None
 
     def set_up(self) -> None:
         """It needs the staging alone, and for previews the sink."""
@@ -36,6 +38,8 @@ class StageStep(Step):
         self.staging.add(batch.given)
         self.processed += len(batch)
         self.delivered += len(batch)
+        if self.meter is not None:
+            self.meter.wrote(len(batch))
         return {}
 
 
@@ -46,6 +50,7 @@ class WriteStep(Step):
     """It writes when so many wait."""
     guard: Callable[[], None] = staticmethod(lambda: None)
     """Called before each write. Raises if another driver has the job."""
+    meter: SinkMeter | None = None
     claim: Callable[[], bool]
     """Under at-most-once: may this attempt write? Called once per epoch, before its first row is written."""
 
@@ -90,18 +95,23 @@ class WriteStep(Step):
         """Write these rows, or return why the sink rejects them. `roots` are theirs, and perhaps of rows behind them."""
         try:
             self.node.component.write(rows)
-            self.delivered += rows.num_rows
+            self._delivered(rows.num_rows)
         except RowsRejected as rejected:
             return rejected
         except WriteStopped as stopped:
             done = stopped.written
-            self.delivered += done
+            self._delivered(done)
             self._give_up(rows.slice(done, 1), roots[done : done + 1], stopped.error)
             if done + 1 < rows.num_rows:
                 self._write(rows.slice(done + 1), roots[done + 1 :])
         except Exception as error:  # whether they were written is not known
             self._give_up(rows, roots, error)
         return None
+
+    def _delivered(self, rows: int) -> None:
+        self.delivered += rows
+        if self.meter is not None and rows:
+            self.meter.wrote(rows)
 
     def _give_up(self, rows: pa.RecordBatch, roots: Sequence[int], error: Exception) -> None:
         if self.node.on_error == "fail":

@@ -18,13 +18,14 @@ from streamwork.observe.metrics.channels import CHANNELS
 from streamwork.observe.metrics.checkpoints import CHECKPOINTS
 from streamwork.observe.metrics.events import EVENTS
 from streamwork.observe.metrics.job import JOB
+from streamwork.observe.metrics.latency import LATENCY
 from streamwork.observe.metrics.metric import Metric, Type
 from streamwork.observe.metrics.sources import SOURCES
 from streamwork.observe.status import JobStatus
 
 __all__ = ["METRICS", "Metric", "Type", "exposition"]
 
-METRICS: tuple[Metric, ...] = (*JOB, *CHECKPOINTS, *SOURCES, *EVENTS, *CHANNELS)
+METRICS: tuple[Metric, ...] = (*JOB, *CHECKPOINTS, *SOURCES, *EVENTS, *CHANNELS, *LATENCY)
 
 
 def exposition(status: JobStatus) -> bytes:

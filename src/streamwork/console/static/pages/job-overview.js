@@ -1,6 +1,6 @@
 // The first tab of a job: figures, findings, graph, the newest epochs, input, state, event time, latency.
 
-import { Card, Chart, Figures, Table, html, useRef } from "../core/parts.js";
+import { Chart, Figures, Table, html, useRef } from "../core/parts.js";
 import { jobPath, useJson } from "../core/api.js";
 import { ago, bytes, clock, count, duration, known, rate, short } from "../core/format.js";
 import { jobLink } from "../core/route.js";
@@ -8,6 +8,7 @@ import { Graph, more } from "../charts/graph.js";
 import { Lines, rowsOf } from "../charts/lines.js";
 import { PHASES, Timeline, total } from "../charts/timeline.js";
 import { Finding } from "./finding.js";
+import { Latency } from "./latency.js";
 import { processText } from "./life.js";
 
 export function JobOverview({ job, name, now }) {
@@ -231,33 +232,3 @@ function EventTime({ job }) {
         { head: "Behind", number: true, cell: (one) => duration(one.behind) },
       ]} />`} />`;
 }
-
-function Latency({ job }) {
-  if (!job.latency)
-    return job.run?.mode === "live"
-      ? html`<${Card} title="Latency"><p class="quiet">Nothing was measured yet.</p></${Card}>`
-      : null;
-  return html`<${Chart} title="Latency to sinks" cli=${job.cli} note=${`Over the last ${duration(job.latency.window_seconds)}. The scale is logarithmic.`}
-    chart=${() =>
-      html`<ul class="spread wide">${job.latency.sinks.flatMap((sink) =>
-        ["p50", "p90", "p99", "max"].map(
-          (part) => html`<li key=${`${sink.component} ${part}`}>
-      <span class="wrap">${part === "p50" ? `${sink.component} ` : ""}${part}</span><span class="track" aria-hidden="true"><span class="fill" style=${{ width: `${logarithmic(sink[part])}%` }}></span></span>
-      <span class="figure">${duration(sink[part])}</span></li>`,
-        ),
-      )}</ul>`}
-    table=${() =>
-      html`<${Table} caption="Latency by sink" rows=${job.latency.sinks} rowKey=${(one) => one.component} columns=${[
-        { head: "Sink", row: true, wrap: true, cell: (one) => one.component },
-        ...["p50", "p90", "p99", "max"].map((part) => ({
-          head: part,
-          number: true,
-          cell: (one) => duration(one[part]),
-        })),
-        { head: "Events", number: true, cell: (one) => count(one.events) },
-      ]} />`} />`;
-}
-
-/** From 0.1 ms to 10 s. */
-const logarithmic = (seconds) =>
-  known(seconds) ? Math.max(1, Math.min(100, (100 * (Math.log10(Math.max(seconds, 1e-4)) + 4)) / 5)) : 0;
