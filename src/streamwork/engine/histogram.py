@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-_SERIES = "1 1.12 1.25 1.4 1.6 1.8 2 2.24 2.5 2.8 3.15 3.55 4 4.5 5 5.6 6.3 7.1 8 9".split()
+_SERIES = (1, 1.12, 1.25, 1.4, 1.6, 1.8, 2, 2.24, 2.5, 2.8, 3.15, 3.55, 4, 4.5, 5, 5.6, 6.3, 7.1, 8, 9)
 BOUNDS: tuple[float, ...] = (*(float(f"{n}e{power}") for power in range(-5, 3) for n in _SERIES), 1000.0, math.inf)
 """The upper bounds of the buckets, in seconds."""
 

@@ -1,4 +1,4 @@
-"""How long events take to the sinks of a job in live mode: the histograms of all its tasks as one, for text, JSON, metrics and pages."""
+"""How long events take to the sinks of a job in live mode: the histograms of all its tasks as one, for every reader."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import msgspec
 from streamwork.engine.histogram import merged
 from streamwork.engine.vitals import LatencyVital, TaskVital
 
-BOUNDS = tuple(
-    sorted({*(float(f"{n}e{power}") for power in range(-4, 2) for n in ("1", "2.5", "5")), 100.0, math.inf})
-)
+BOUNDS = tuple(sorted({*(float(f"{n}e{power}") for power in range(-4, 2) for n in ("1", "2.5", "5")), 100.0, math.inf}))
 """The upper bounds of the buckets that metrics have, in seconds: some of those that are measured."""
 
 
