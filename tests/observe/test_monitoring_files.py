@@ -181,8 +181,26 @@ def test_the_alert_about_an_old_checkpoint(age: float, lag: float, alarm: bool) 
     assert fires(RULES["StreamworkCheckpointOld"]["expr"], Scrape(10_000.0, series)) is alarm
 
 
+@pytest.mark.parametrize(("slow", "alarm"), [(0, False), (9, False), (11, True)])
+def test_the_alert_about_latency(slow: int, alarm: bool) -> None:
+    """Of a thousand events, so many take more than a second."""
+
+    def buckets(times: int) -> Series:
+        counts = {"0.5": 900, "1.0": 1000 - slow, "2.5": 1000, "+Inf": 1000}
+        return {
+            "streamwork_latency_seconds_bucket": {
+                one(sink="out", le=bound): float(times * events) for bound, events in counts.items()
+            }
+        }
+
+    scrapes = [Scrape(1000.0 + 300 * at, buckets(at + 1)) for at in range(2)]
+    assert fires(RULES["StreamworkLatencyHigh"]["expr"], *scrapes) is alarm
+    still = [Scrape(1000.0 + 300 * at, buckets(1)) for at in range(2)]
+    assert not fires(RULES["StreamworkLatencyHigh"]["expr"], *still), "no event comes"
+
+
 def test_every_alert_is_evaluated() -> None:
-    assert set(RULES) == {*SOURCE_OF, "StreamworkCheckpointOld"}
+    assert set(RULES) == {*SOURCE_OF, "StreamworkCheckpointOld", "StreamworkLatencyHigh"}
 
 
 def test_the_evaluator() -> None:
