@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import msgspec
 import pytest
 
 from live_jobs import Counting, Doubling, Order, Waiting
-from streamwork import Job, ListSource, SqliteSink
+from streamwork import Event, Fixed, Job, ListSource, Operator, SqliteSink, count, shuffle
 from streamwork.engine import Assignment
 from streamwork.engine.executor import Executor
 from streamwork.engine.extent import Extent
-from streamwork.engine.histogram import Histogram
+from streamwork.engine.histogram import Histogram, merged
 from streamwork.engine.isolated import Isolated
 from streamwork.engine.isolated_child import Child
 from streamwork.engine.isolated_link import Link
@@ -36,6 +37,21 @@ from waiting import wait_for
 
 SHOPS = ["a", "b", "c", "d", "e", "f"]
 ORDERS = [Order(number, shop) for number, shop in enumerate(SHOPS)]
+
+
+class Visit(Event):
+    shop: str
+    at: datetime
+
+
+class Visits(Event):
+    shop: str
+    visits: int
+
+
+class Same(Operator[Visit, Visit]):
+    def apply(self, event: Visit, collector: Any) -> None:
+        collector.emit(event)
 
 
 class Task:
@@ -57,7 +73,7 @@ class Task:
     def turn(self, place: Place) -> int:
         """All turns of an instance that are possible without another one; how many they were."""
         executor, turns = self.executors[place], 0
-        while (choices := executor.choices()) and executor.turn(choices[0]):
+        while (choices := executor.choices()) and executor.turn(choices[turns % len(choices)]):
             turns += 1
         return turns
 
@@ -149,6 +165,33 @@ def test_what_a_timer_emits_counts_from_the_timer(tmp_path: Path) -> None:
         assert task.executors[1, 0].tick(now)
         found = task.tally((1, 0))
         assert found.events and found.longest == 0.0
+
+
+@pytest.mark.parametrize("keyed_before", [False, True])
+def test_what_a_window_emits_counts_from_the_event_that_closes_it(tmp_path: Path, keyed_before: bool) -> None:
+    """The watermark comes between the events of an item (`Advances`), or as an item of its own."""
+    job = Job("timed", semantics="at-least-once")
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    visits = [Visit(f"s{second % 3}", start + timedelta(seconds=second)) for second in (0, 1, 2, 3, 60)]
+    stream = job.source(ListSource(visits), id="orders", time="at")
+    if keyed_before:
+        stream = stream.apply(Same(), id="same", grouping=shuffle(), parallelism=2)
+    visits_of = stream.window(Fixed("10s"), key="shop", time="at", id="windows").aggregate(
+        Visits, visits=count(), parallelism=2
+    )
+    visits_of.sink(SqliteSink(tmp_path / "out.db", "out"), id="out")
+    gang = Gang(tmp_path, job)
+    last = len(gang.layout.chains) - 1
+    places = [(chain, instance) for chain in range(1, last + 1) for instance in (0, 1)]
+    with gang.task(0, [(0, 0)]) as first, gang.task(1, places) as second:
+        first.turn((0, 0))
+        first.transport.flush()
+        gang.clock.sleep(0.75)
+        assert second.transport.receive()
+        for place in places:
+            second.turn(place)
+        found = merged(second.tally((last, instance)) for instance in (0, 1))
+    assert found == Histogram().add(0.75, 3)
 
 
 def test_a_clock_that_is_set_back_counts_as_no_time(tmp_path: Path) -> None:

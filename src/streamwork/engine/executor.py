@@ -193,7 +193,7 @@ class Executor:
                     return True
                 self._begun = True
                 if watch is not None:  # behind `_in_epoch`, which may replay events
-                    watch.start(item.began if isinstance(item, Data) else None)
+                    watch.start(None if isinstance(item, Idle) else item.began)
                 if isinstance(item, Data):
                     self.newest = item
                     chain.receive(choice.name, item)
@@ -335,9 +335,10 @@ class Executor:
 
     def _send_watermark(self, now: int, resumed: bool = False) -> None:
         if now != self._sent:
-            self._sent = now
+            self._sent, watch = now, self.instance.chain.stopwatch
+            began = None if watch is None or resumed else watch.began
             for channel in self._outputs:
-                channel.send(Watermark(self.instance.epoch, from_microseconds(now), resumed))
+                channel.send(Watermark(self.instance.epoch, from_microseconds(now), resumed, began))
 
     def counted(self, epoch: int) -> list[Counts]:
         """The counters of an epoch that is not finished."""

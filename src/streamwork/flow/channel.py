@@ -71,6 +71,7 @@ class Watermark:
     epoch: int
     at: datetime
     resumed: bool = False  # where the sender begins: timers up to here have fired before
+    began: float | None = None  # in live mode: when a source has read the event that made it advance
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 class TimedHead(Head, frozen=True, array_like=True):
     """Of a parcel with events in live mode. Others have a shorter head."""
 
-    began: float | None = None  # as in `Data`, of the oldest item
+    began: float | None = None  # as in `Data` and `Watermark`, of the oldest item
 
 
 class Parcel(NamedTuple):
@@ -102,11 +102,11 @@ class Wire:
         advances: list[Advances] = []
         base, began = 0, None
         for item in items:
+            if item.began is not None:
+                began = item.began if began is None else min(began, item.began)
             if isinstance(item, Watermark):
                 head["resumed" if item.resumed else "watermark"] = microseconds(item.at)
                 continue
-            if item.began is not None:
-                began = item.began if began is None else min(began, item.began)
             last = base
             base -= min([0, *(int(p.batch.moments[0]) for p in item.parts if p.batch.moments is not None)])
             for through, to, batch, port in item.parts:
@@ -157,6 +157,7 @@ class Wire:
         return {name: column_of(given, name) for name in ("moments", *self._columns[way]) if name in present}
 
     def unpack(self, head: Head, content: Any) -> Iterator[Data | Watermark]:
+        began = head.began if isinstance(head, TimedHead) else None
         if head.resumed is not None:
             yield Watermark(head.epoch, from_microseconds(head.resumed), True)
         reader = _Reader(pa.py_buffer(content))
@@ -177,9 +178,9 @@ class Wire:
         if head.advances:
             advances = Advances(reader.numbers(head.advances), reader.numbers(head.advances))
         if parts or head.advances:
-            yield Data(head.epoch, tuple(parts), advances, head.began if isinstance(head, TimedHead) else None)
+            yield Data(head.epoch, tuple(parts), advances, began)
         if head.watermark is not None:
-            yield Watermark(head.epoch, from_microseconds(head.watermark))
+            yield Watermark(head.epoch, from_microseconds(head.watermark), began=began)
 
 
 class _Reader:
