@@ -197,8 +197,8 @@ def test_broken_epochs_are_marked(served: Served, tab: Tab) -> None:
 def test_what_only_some_jobs_have(served: Served, tab: Tab) -> None:
     """Latencies, events in retry, input in doubt: figures as the server gives them for such a job."""
     job = served.get("/api/jobs/sales")
-    sink = {"component": "a", "p50": 0.004, "p90": 0.006, "p99": 0.011, "max": 0.2, "events": 1000}
-    job["latency"] = {"window_seconds": 60.0, "sinks": [sink]}
+    sink = {"component": "a", "p50": 0.004, "p99": 0.006, "p999": 0.011, "max": 0.2, "events": 1000, "staged": True}
+    job["status"]["latency"] = {"at": 1.0, "window_seconds": 9.7, "sinks": [sink]}
     job["status"]["retrying"] = [
         {"component": "by-shop", "instance": 1, "event": "Sale 7", "error": "no answer", "failures": 3}
         | {"for_seconds": 2.0, "then": "dead-letter"}
@@ -209,6 +209,8 @@ def test_what_only_some_jobs_have(served: Served, tab: Tab) -> None:
     tab.enter(served, "jobs/sales")
     card = tab.page.get_by_role("region", name="Latency to sinks")
     expect(card.locator(".figure")).to_have_text(["4 ms", "6 ms", "11 ms", "200 ms"])
+    expect(card).to_contain_text("over the last 10 s")
+    expect(card).to_contain_text("visible with their checkpoint")
     card.get_by_role("button", name="Table").click()
     expect(card.locator("tbody td")).to_have_text(["4 ms", "6 ms", "11 ms", "200 ms", "1,000"])
     tab.go("jobs/sales/runs")
