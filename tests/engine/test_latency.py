@@ -216,18 +216,24 @@ def test_through_an_isolated_child(tmp_path: Path) -> None:
         here = gang.work((1, 0))
         isolated = Isolated(
             gang.layout, here, "a", task.transport, lambda *_: None, packed, gang.clock, lambda name: Threaded()
-        )  # type: ignore[arg-type]
+        )
         isolated.plan(here, reads=False)
+
+        def look() -> bool:
+            isolated.flush()
+            isolated.tick(0)
+            return True
+
         try:
-            wait_for(lambda: (isolated.flush(), isolated.tick(0), isolated.is_ready)[-1])
+            wait_for(lambda: look() and isolated.is_ready)
             assert task.turn((0, 0)) > 0
             gang.clock.sleep(0.125)
             for channel in isolated.choices():
                 isolated.turn(channel)
             gang.clock.sleep(2.0)
-            wait_for(lambda: (isolated.flush(), isolated.tick(0), task.executors[2, 0].waiting)[-1])
+            wait_for(lambda: look() and task.executors[2, 0].waiting)
             gang.clock.sleep(0.5)
-            wait_for(lambda: (isolated.tick(0), task.turn((2, 0)), task.tally((2, 0)).events == len(ORDERS))[-1])
+            wait_for(lambda: look() and task.turn((2, 0)) >= 0 and task.tally((2, 0)).events == len(ORDERS))
         finally:
             isolated.close()
         assert task.tally((2, 0)) == Histogram().add(2.625, len(ORDERS))
