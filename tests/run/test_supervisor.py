@@ -42,11 +42,14 @@ WEATHER = JobFailed("SW-SINK-FAILED", "the database is away", "bring it back")
 
 
 class Patient:
-    """Something that fails as it is told to; None: it ends well. A number: it completes so many checkpoints first."""
+    """Something that fails as it is told to; None: it ends well. A number: it completes so many checkpoints first, each with an
+    event unless it is `idle`.
+    """
 
     def __init__(self, *fates: Exception | int | None) -> None:
         self.fates = list(fates)
-        self.progress = 0
+        self.progress = self.processed = 0
+        self.idle = False
         self.stopping = False
         self.stop_in_pause = False
         self.paused: list[float] = []
@@ -56,6 +59,7 @@ class Patient:
     def run_driver(self) -> None:
         while isinstance(fate := self.fates.pop(0), int):
             self.progress += fate
+            self.processed += 0 if self.idle else fate
         if fate is not None:
             raise fate
 
@@ -139,6 +143,15 @@ def test_an_event_that_fails_again_right_away_is_not_tried_for_ever() -> None:
     with pytest.raises(JobFailed, match="SW-OPERATOR-FAILED.*epoch 4.*right after a restart, so restarts do not help"):
         patient.supervised(Backoff())
     assert len(patient.paused) == 1
+
+
+def test_empty_checkpoints_do_not_make_an_event_that_fails_worth_another_try() -> None:
+    patient = Patient(3, BAD, 2, again(7), None)
+    assert patient.supervised(QUICK) == 2, "the control: they are not empty"
+    patient = Patient(3, BAD, 2, again(7), None)
+    patient.idle = True
+    with pytest.raises(JobFailed, match="restarts do not help"):
+        patient.supervised(QUICK)
 
 
 def test_the_same_event_again_is_tried_again_as_long_as_its_error_is_retryable() -> None:
@@ -337,8 +350,10 @@ def test_a_poison_event_ends_the_run_after_one_try_more(tmp_path: Path, mode: st
         go([*payments(25), bad], tmp_path, mode, notes)
     for words in ("sums", repr(bad), "epoch"):
         assert words in caught.value.cause
-    if mode == "live":  # all events are one piece
-        assert len(notes.starts) == 2 and journal(tmp_path) == []
+    if mode == "live":  # mostly all events are one piece; on a busy machine checkpoints may come between two pieces
+        before = journal(tmp_path)
+        assert before == expected_journal(payments(25))[: len(before)]
+        assert 2 <= len(notes.starts) <= 2 + len(before)
     else:
         assert notes.starts == [0, 2]
         assert journal(tmp_path) == expected_journal(payments(20))

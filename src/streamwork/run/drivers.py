@@ -312,6 +312,10 @@ class Drivers:
         return self.tally.checkpoints + (0 if self._standby is None else self._standby.reads)
 
     @property
+    def processed(self) -> int:
+        return self.tally.processed
+
+    @property
     def stopping(self) -> bool:
         return self._requests.stop_requested
 

@@ -4,8 +4,9 @@ A failure of the job or of its environment (exit code 1) is restarted from the l
 checkpoints were completed since the last failure; otherwise, and after other failures, with a pause. Not restarted are:
 
     wrong use and refusals        a person has to act first
-    the same error again          right after a restart, without a new checkpoint, unless the error is `retryable`: a service that
-                                  is down raises the same OSError or TimeoutError for the same event until it is back
+    the same error again          right after a restart, without a checkpoint that processed an event, unless the error is
+                                  `retryable`: a service that is down raises the same OSError or TimeoutError for the same event
+                                  until it is back. In live mode empty checkpoints may be completed before the event is read again
     an error about the setup      before the first checkpoint: a missing file is then a wrong name rather than an outage
 """
 
@@ -26,6 +27,10 @@ class Supervised(Protocol):
     @property
     def progress(self) -> int:
         """The number of checkpoints completed so far."""
+
+    @property
+    def processed(self) -> int:
+        """The number of events processed so far, in completed checkpoints, by any component."""
 
     @property
     def stopping(self) -> bool:
@@ -50,7 +55,7 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
     lost = 0  # restarts at once
     last: tuple[str, str] | None = None
     while True:
-        before = job.progress
+        before, processed = job.progress, job.processed
         failure: StreamworkError
         try:
             job.run_driver()
@@ -66,7 +71,7 @@ def supervise(job: Supervised, policy: Backoff | None, clock: Clock) -> int:
         if job.progress == 0 and failure.about_setup:
             raise failure
         fault = failure.code, _without_numbers(failure.cause)
-        if fault == last and job.progress == before and not failure.retryable:
+        if fault == last and job.processed == processed and not failure.retryable:
             raise _with(failure, "it happened again right after a restart, so restarts do not help") from failure
         if isinstance(failure, WorkerLost) and job.progress > before:
             job.note(f"failed: {failure.code} {failure.cause}")

@@ -14,6 +14,7 @@ class Tally:
 
     def __init__(self, sources: tuple[str, ...], watcher: Watcher | None, recorder: RunRecorder, log: JobLog) -> None:
         self.checkpoints = self.events = self.dropped = self.dead_letters = self.retried = self.late = 0
+        self.processed = 0  # by all components together
         self.in_doubt: dict[tuple[int, int, str], InDoubt] = {}  # by key: a restart finds the same ones again
         self._sources = sources
         self._watcher = watcher
@@ -26,6 +27,7 @@ class Tally:
             self.checkpoints += 1
             self.events += sum(counters["processed"] for counters in counted)
             for counters in manifest.counters.values():
+                self.processed += counters["processed"]
                 self.dropped += counters["dropped"]
                 self.dead_letters += counters["dead_letters"]
                 self.retried += counters.get("retried", 0)  # a manifest of an earlier version may be rolled forward
