@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 from collections.abc import Iterator
@@ -244,14 +245,16 @@ class Threaded:
 
     def __init__(self) -> None:
         mine, theirs = socket.socketpair()
-        self.link = Link(mine)
-        self._child = Child(Link(theirs))
+        self.link, self._theirs = Link(mine), Link(theirs)
+        self._child = Child(self._theirs)
         self._thread = threading.Thread(target=self._child.run)
         self._thread.start()
 
     def kill(self) -> None:
         self.link.close()
         self._thread.join()
+        self._theirs.close()
+        gc.unfreeze()  # the child has frozen what this process had loaded
 
 
 def _packed(layout: Layout) -> bytes:
