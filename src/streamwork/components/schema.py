@@ -167,6 +167,14 @@ def arrow_schema(kind: type[msgspec.Struct]) -> pa.Schema:
     return pa.schema([pa.field(name, f.arrow, f.nullable) for name, f in fields_of(kind).items()])
 
 
+def flat_copy(kind: type[msgspec.Struct]) -> Callable[[Any], Any] | None:
+    """How a value without containers is copied: what `copy.copy` calls. None for others: only `copy.deepcopy` copies them."""
+    if any(field.arrow.num_fields for field in fields_of(kind).values()):
+        return None
+    copied: Callable[[Any], Any] = kind.__copy__  # type: ignore[attr-defined]
+    return copied
+
+
 @functools.cache
 def maker(kind: type[msgspec.Struct]) -> Callable[..., Any]:
     """A constructor from the values of the fields, in order; also for keyword-only fields."""

@@ -170,7 +170,7 @@ class Instance:
         for name, rows in self.formats.items():
             with Blame.of_state(chain.graph, name).blaming():
                 captured[name] = self._files.capture(
-                    rows, self.states[name], chain.instance, self.epoch, stem, self._work.memory
+                    rows, self.states[name], chain.instance, self.epoch, stem, self._work.memory, hurry=self.follows
                 )
         staged = {name: staging.seal() for name, staging in self._stagings.items()}
         letters = {name: (files.format(name), self._letters(name, found)) for name, found in chain.letters().items()}

@@ -42,6 +42,7 @@ class KeyedChanges:
         if not self._state.changed:
             return None
         table = self._rows.encode(self._state, epoch, everything=False)
+        self._state.publish_changes()
         self._put_aside()
         self._state.changed = set()
         return table

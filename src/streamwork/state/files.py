@@ -97,10 +97,18 @@ class StateFiles:
         return self.capture(rows, state, instance, epoch, stem, memory)(chain)
 
     def capture(
-        self, rows: RowFormat, state: State, instance: int, epoch: int, stem: str, memory: int | None = None
+        self,
+        rows: RowFormat,
+        state: State,
+        instance: int,
+        epoch: int,
+        stem: str,
+        memory: int | None = None,
+        hurry: bool = False,
     ) -> Callable[[FileChain], tuple[FileRef, ...]]:
         """Copy what changed. The result writes it, behind a chain that holds the state before, and returns the new chain; it may be
-        called later, from another thread, while the state changes.
+        called later, from another thread, while the state changes. In a `hurry`, more is left to it: records are copied, which is
+        quicker than to make columns of them, but costs more in all.
         """
         place = f"state/{rows.component}/{instance}/{epoch:012d}-{stem}"
         if isinstance(state, InstanceState):
@@ -111,12 +119,18 @@ class StateFiles:
             return lambda chain: (self.write(place + DELTA, whole), self.write(place + SNAPSHOT, whole))
         if not state.is_changed:
             return tuple
+        if hurry and isinstance(state, KeyedState) and rows.copied is not None and _all_fits(state, memory):
+            taken = state.take_changes(rows.copied)
+            return lambda chain: self._add(chain, place, rows, rows.encode(taken, epoch, everything=False))
         table = rows.encode(state, epoch, everything=False)
         if isinstance(state, KeyedState | LayeredTable):
             self._end_checkpoint(rows, state, table, epoch, memory)
         else:
             state.end_checkpoint()
-        return lambda chain: (*chain, self.write(place + DELTA, table, rows.key_names))
+        return lambda chain: self._add(chain, place, rows, table)
+
+    def _add(self, chain: FileChain, place: str, rows: RowFormat, delta: pa.Table) -> tuple[FileRef, ...]:
+        return (*chain, self.write(place + DELTA, delta, rows.key_names)) if delta.num_rows else tuple(chain)
 
     def _end_checkpoint(
         self, rows: RowFormat, state: KeyedState | LayeredTable, delta: pa.Table, epoch: int, memory: int | None
@@ -205,3 +219,8 @@ def schema_error(rows: RowFormat, ref: FileRef, misfits: Misfits) -> Refused:
         f"{'; '.join((*misfits.key, *misfits.gone, *misfits.other))} ({ref.path})",
         f"change {record} or the key back; {'; '.join(ways)}",
     )
+
+
+def _all_fits(state: KeyedState, memory: int | None) -> bool:
+    """True if all records are in memory, and none has to leave it."""
+    return state.layers is None and (memory is None or state.in_use * state.bytes_each() <= memory * 7 // 8)

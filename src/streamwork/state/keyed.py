@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol
@@ -44,11 +44,12 @@ class KeyedState:
     """Key value -> record, timers of keys, and which keys changed since the last checkpoint.
 
     `records` holds what is in use. The rest may be in `layers`, the newest last: `warm` loads it before it is used.
-    A key that changed and has no record was forgotten.
+    A key that changed and has no record was forgotten. If it was born since the last checkpoint, too, it leaves no row there.
     """
 
     __slots__ = (
         "_absent",
+        "_born",
         "_expiries",
         "_expiring",
         "_recent",
@@ -65,7 +66,8 @@ class KeyedState:
     def __init__(self) -> None:
         self.records: dict[Any, Record] = {}
         self.changed: set[Any] = set()
-        self.gone: set[Any] = set()  # keys that were forgotten since the last checkpoint; some may be back
+        self.gone: set[Any] = set()  # keys of the last checkpoint that were forgotten since; some may be back
+        self._born: set[Any] = set()  # keys that came since the last checkpoint
         self.timers: dict[Any, set[Timer]] = {}
         self.layers: Layers | None = None
         self._thaw: Thaw | None = None
@@ -154,6 +156,12 @@ class KeyedState:
     def _expires(self, key: Any, at: datetime) -> bool:
         return Timer(at, TimerClock.TTL) in self.timers.get(key, ())
 
+    def add(self, key: Any, record: Record) -> None:
+        """The record of a key that has none."""
+        self.records[key] = record
+        if key not in self.gone:
+            self._born.add(key)
+
     def forget(self, key: Any) -> None:
         self.records.pop(key, None)
         self._recent.discard(key)
@@ -161,7 +169,10 @@ class KeyedState:
         self._expiries.pop(key, None)
         self._unsettled.discard(key)
         self.changed.add(key)
-        self.gone.add(key)
+        if key in self._born:
+            self._born.discard(key)
+        else:
+            self.gone.add(key)
 
     def next_timer(self, clock: TimerClock) -> datetime | None:
         """When the next timer of that clock is due."""
@@ -193,6 +204,7 @@ class KeyedState:
         """Begin with rows that rest instead of records."""
         self.layers, self._thaw = Layers(rows, key), thaw
         self.gone.clear()
+        self._born.clear()
 
     def warm(self, keys: Iterable[Any]) -> None:
         """Bring the records of these keys in, as far as there are any."""
@@ -241,15 +253,32 @@ class KeyedState:
         return sum(sample) // len(sample) if sample else 1
 
     def changed_keys(self) -> list[Any]:
-        """The keys that changed; many of them in the order of `records`, as records that were made together lie together.
+        """The keys whose rows changed; many of them in the order of `records`, as records that were made together lie together.
 
         What lies together comes into the processor's cache together: for half a million records that is half of the time.
         """
-        if len(self.changed) < max(MANY, len(self.records) // 8):
-            return list(self.changed)
-        changed, records = self.changed, self.records
+        changed, records, gone = self.changed, self.records, self.gone
+        if len(changed) < max(MANY, len(records) // 8):
+            return [key for key in changed if key in records or key in gone]
         keys = [key for key in records if key in changed]
-        return keys if len(keys) == len(changed) else keys + [key for key in changed if key not in records]
+        return (
+            keys if len(keys) == len(changed) else keys + [key for key in changed if key in gone and key not in records]
+        )
+
+    def take_changes(self, copied: Callable[[Any], Any]) -> KeyedState:
+        """What changed, as a state of its own with copies of the records. No key has changed then. Not with layers."""
+        assert self.layers is None
+        taken, records = KeyedState(), self.records
+        taken.changed, taken.gone = self.changed, self.gone
+        taken.records = {key: copied(records[key]) for key in self.changed if key in records}
+        if self.timers:
+            taken.timers = {key: set(self.timers[key]) for key in taken.records if key in self.timers}
+        self.changed, self.gone, self._born = set(), set(), set()
+        return taken
+
+    def publish_changes(self) -> None:
+        """The rows that changed were shown to readers: a key that is forgotten from now on leaves a row, which says so."""
+        self._born.clear()
 
     def end_checkpoint(self, delta: pa.Table) -> None:
         """A checkpoint: what changed is in `delta`, which becomes a layer if there are any."""
@@ -259,6 +288,7 @@ class KeyedState:
             self.layers.add(delta, alive)
         self.changed.clear()
         self.gone.clear()
+        self._born.clear()
 
     def cool(self, most: int) -> None:
         """Drop records, the oldest first, until at most so many are left. They all rest in layers.

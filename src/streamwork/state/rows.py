@@ -23,7 +23,7 @@ from streamwork.components.columns import culprit, misfit_error, to_structs
 from streamwork.components.defaults import defaults_of
 from streamwork.components.field_types import FieldType, Misfit, Oversized, array_of, show
 from streamwork.components.hashing import hash_columns
-from streamwork.components.schema import arrow_schema, build_column, fields_of
+from streamwork.components.schema import arrow_schema, build_column, fields_of, flat_copy
 from streamwork.errors import JobFailed
 from streamwork.state.evolution import Evolution, Misfits
 from streamwork.state.keyed import InstanceState, KeyedState, State
@@ -73,6 +73,8 @@ class RowFormat:
         """`kind`: without it, records by key if there is one, else the record of an instance."""
         self.component = component
         self.record = record
+        self.copied = flat_copy(record)
+        """Copies a record quickly; None if it has containers."""
         self._key = key
         self._groups = groups
         self._sub_key = sub_key

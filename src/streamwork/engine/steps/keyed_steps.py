@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamwork.components import KeyedCollector, TimerClock
-from streamwork.components.schema import fields_of
+from streamwork.components.schema import flat_copy
 from streamwork.components.times import from_microseconds, microseconds
 from streamwork.components.validation import check_fits, fitting
 from streamwork.engine.fired import Fired
@@ -46,9 +46,7 @@ class KeyedStep(Step):
     def __init__(self, node: Node, instance: int, tracked: bool = False) -> None:
         super().__init__(node, instance, tracked)
         assert node.keeps is not None
-        flat = not any(field.arrow.num_fields for field in fields_of(node.keeps).values())
-        kept: Any = node.keeps
-        self._copy: Callable[[Any], Any] = kept.__copy__ if flat else copy.deepcopy  # what copy.copy would call
+        self._copy: Callable[[Any], Any] = flat_copy(node.keeps) or copy.deepcopy
 
     def set_up(self) -> None:
         self._guarded_set_up()
@@ -70,6 +68,7 @@ class KeyedStep(Step):
                 self._process_atomically(batch, keys, emitted, collector)
             else:
                 apply, new_record, records = self.operator.apply, self.node.keeps, self.state.records
+                add = self.state.add
                 emissions, so_far, delivered = emitted.count, 0, 0
                 # `map` is lazy: a record is looked up when the event before it has been applied.
                 remaining = iter(emitted.applying(events) if self.keeps_lineage else events)
@@ -78,7 +77,7 @@ class KeyedStep(Step):
                     if record is None:
                         if self.check_keys is not None:
                             self.check_keys([key])
-                        record = records[key] = new_record()
+                        add(key, record := new_record())
                     collector.key = key
                     if apply(event, record, collector) is not None:
                         raise TypeError(RETURNED)
@@ -121,7 +120,7 @@ class KeyedStep(Step):
         """The operator gets a copy of the record, which is kept on return. `_each`, written out: this is a hot loop."""
         assert self.node.keeps is not None
         apply, new_record, copied, acks = self.operator.apply, self.node.keeps, self._copy, self.acks
-        records, changed = self.state.records, self.state.changed
+        records, changed, add = self.state.records, self.state.changed, self.state.add
         roots = batch.roots if acks is not None else repeat(UNTRACKED)
         emissions, fits, newest, keeps_fitting = emitted.count, emitted.fits, emitted.first, fitting(new_record)
         so_far = delivered = 0
@@ -152,7 +151,10 @@ class KeyedStep(Step):
                 if self.keeps_lineage:
                     emitted.came()
                 continue
-            records[key] = mine
+            if record is None:
+                add(key, mine)
+            else:
+                records[key] = mine
             changed.add(key)
             if now != so_far:
                 delivered, so_far = delivered + 1, now
@@ -178,7 +180,7 @@ class KeyedStep(Step):
             self.state.set_timer(key, timer)
             if key not in self.state.records:
                 assert self.node.keeps is not None
-                self.state.records[key] = self.node.keeps()
+                self.state.add(key, self.node.keeps())
             if self.alarm is not None and timer.clock is TimerClock.EVENT and timer.at <= self.alarm:
                 rings = True
         self.state.changed.add(key)
@@ -262,7 +264,10 @@ class KeyedStep(Step):
                 self.tries.over()
             self.delivered += emitted.count() != before
             emitted.keep()
-            self.state.records[key] = mine
+            if record is None:
+                self.state.add(key, mine)
+            else:
+                self.state.records[key] = mine
             if collector.asked:
                 self._carry_out(collector)
         if self.rest is None:
