@@ -47,8 +47,11 @@ class Collector(TableCollector):
     def watermark(self):  # type: ignore[no-untyped-def]
         return None if self._minimum == NEVER else from_microseconds(self._minimum)
 
-    def emit_batch(self, batch: pa.RecordBatch, channel: str = MAIN, *, rows: Any = None, times: Any = None) -> None:
+    def emit_batch(
+        self, batch: pa.RecordBatch, channel: str = MAIN, *, rows: Any = None, times: Any = None, watermarks: Any = None
+    ) -> None:
         given = rows if self._count is not None else times
+        assert watermarks is None or len(watermarks) == batch.num_rows
         assert given is not None and len(given) == batch.num_rows and (np.diff(given) >= 0).all()
         assert self._count is None or not len(given) or 0 <= given[0] <= given[-1] < self._count
         conforming(self._kinds[channel], batch, "the operator")

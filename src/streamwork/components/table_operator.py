@@ -37,9 +37,9 @@ class Rows(NamedTuple):
     batch: pa.RecordBatch
     watermarks: Array
     """That of each event's own source partition, just before the event. For what a timer has emitted by event time, the
-    time at which it was due; for what `on_time` has emitted, just before that time. `NEVER` before a partition's first event, and
-    for events that come from no row (a batch of
-    `apply_batch`, rows emitted without `rows`). Only with `judges_lateness`; else all are `NEVER`."""
+    time at which it was due; for what `on_time` has emitted, just before that time; or later, if `emit_batch` was given
+    `watermarks`. `NEVER` before a partition's first event, and for events that come from no row (a batch of `apply_batch`, rows
+    emitted without `rows`). Only with `judges_lateness`; else all are `NEVER`."""
     port: str = MAIN
 
 
@@ -104,11 +104,21 @@ class TableCollector(EventCollector):
     __slots__ = ()
 
     def emit_batch(
-        self, batch: pa.RecordBatch, channel: str = MAIN, *, rows: Array | None = None, times: Array | None = None
+        self,
+        batch: pa.RecordBatch,
+        channel: str = MAIN,
+        *,
+        rows: Array | None = None,
+        times: Array | None = None,
+        watermarks: Array | None = None,
     ) -> None:
         """Emit whole columns. In `apply_rows`, `rows` are the places in its batch that the events come from, in ascending order;
         without it they come from no row, and precede everything else of the wave. In `on_time`, `times` are the times at which they
         were due, in ascending order; without it, the time that the clock has come to. Single events (`emit`) come from no row.
+
+        Components behind judge the lateness of an event by the watermark of its row, or by that just before its time. If it also
+        comes from events that were kept, `watermarks` are those of these events (`Rows.watermarks`): then the later one of both
+        counts. `NEVER` changes nothing. They need `rows` in `apply_rows`.
         """
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from streamwork.components import TableCollector
 from streamwork.components.collector import MAIN, Times
 from streamwork.components.columns import Columns, as_columns, conforming
 from streamwork.engine.steps.emitted import Outputs
-from streamwork.engine.steps.named_rows import checked_rows
+from streamwork.engine.steps.named_rows import checked_numbers, checked_rows
 from streamwork.flow.batch import Batch, joined, merged
 from streamwork.flow.lineage import Array, Lineage
 from streamwork.job import Node
@@ -24,6 +24,7 @@ class Some(NamedTuple):
     columns: Columns
     rows: Array | None
     times: Array | None
+    watermarks: Array | None = None
 
 
 class TableEmitted(TableCollector):
@@ -47,7 +48,13 @@ class TableEmitted(TableCollector):
             self.emit_batch(columns.batch, channel)
 
     def emit_batch(
-        self, batch: pa.RecordBatch, channel: str = MAIN, *, rows: Array | None = None, times: Array | None = None
+        self,
+        batch: pa.RecordBatch,
+        channel: str = MAIN,
+        *,
+        rows: Array | None = None,
+        times: Array | None = None,
+        watermarks: Array | None = None,
     ) -> None:
         kind = self.node.emits(channel)
         if kind is None:
@@ -64,9 +71,13 @@ class TableEmitted(TableCollector):
             times = checked_rows("times", times, batch)
         elif self._now is not None:
             times = np.full(batch.num_rows, self._now, np.int64)
+        if watermarks is not None:
+            if rows is None and times is None:
+                raise ValueError("watermarks= has a meaning in on_time, and in apply_rows beside rows=")
+            watermarks = checked_numbers("watermarks", watermarks, batch)
         if batch.num_rows:
             columns = conforming(kind, batch, self.node.id, self.node.component.checks_values)
-            self.some.append(Some(channel, columns, rows, times))
+            self.some.append(Some(channel, columns, rows, times, watermarks))
 
     def delivered(self) -> int:
         """How many of the rows gave something."""

@@ -85,6 +85,12 @@ class TableStep(Step):
         if isinstance(self.times, RowTimes):
             self.times.at = watermark
 
+    @property
+    def minimum(self) -> int:
+        """That watermark; `NEVER` while an input has brought none."""
+        at = self.times.at if isinstance(self.times, RowTimes) else None
+        return NEVER if at is None else at
+
     def drain(self) -> Outputs:
         collector = TableEmitted(self.node, self.times)
         self._guarded("a checkpoint", collector, self.operator.on_checkpoint, self.state, collector)
@@ -186,6 +192,8 @@ class _Passage:
                 lineage = step.lineage_of_own(len(one.columns), step.moments[0])
             elif (step.keeps_lineage or step.orders) and batch.lineage is not None:
                 lineage = batch.lineage.descend(one.rows)
+                if one.watermarks is not None and lineage.watermarks is not None:
+                    lineage.watermarks = _latest(lineage.watermarks, step.minimum, one.watermarks)
             else:
                 lineage = None
             found.add(one, lineage)
@@ -239,8 +247,18 @@ class _Passage:
                 at = moments[due] + step.moment_of_timers if step.orders else None
                 # What is due at a time comes just before the watermark reaches it: for a window behind, it is in time.
                 watermarks = one.times - 1 if self._clock is TimerClock.EVENT else None
+                if one.watermarks is not None:
+                    watermarks = one.watermarks if watermarks is None else np.maximum(watermarks, one.watermarks)
                 lineage = Lineage(watermarks=watermarks, moments=at)
             found.add(one, lineage)
+
+
+def _latest(own: Array, minimum: int, given: Array) -> Array:
+    """The watermarks of what comes from rows and from events that were kept. A row without a watermark counts as come at the minimum:
+    those of kept events alone may be before it, and windows behind may have closed since.
+    """
+    found: Array = np.maximum(np.where(own == NEVER, minimum, own), given)
+    return found
 
 
 def _watermarks(batch: Batch) -> Array:

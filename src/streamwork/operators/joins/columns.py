@@ -17,6 +17,8 @@ from streamwork.components.table_operator import StateTable
 from streamwork.components.values import Event
 
 Array = np.ndarray[Any, Any]
+WATERMARK = "join_watermark"
+"""The column of the state with the watermark of a kept event; null if it had none, or was stored before there was this column."""
 MOST_ROWS = 1 << 17
 """Of a batch that a join emits: rows with many matches give many more rows."""
 
@@ -24,6 +26,11 @@ MOST_ROWS = 1 << 17
 def state_times(state: StateTable, name: str, places: Array) -> Array:
     """A column of times of the state, in microseconds."""
     return state.numbers(name, places).view(np.int64)
+
+
+def put_watermarks(state: StateTable, places: Array, watermarks: Array) -> None:
+    """Keep the watermarks of events: `NEVER` is null."""
+    state.put(WATERMARK, places, watermarks.view("datetime64[us]"))
 
 
 def keys_of(batch: pa.RecordBatch, fields: Sequence[str], names: Sequence[str]) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,6 @@ from streamwork.operators.joins.columns import (
     batch_of,
     former_names,
     in_pieces,
-    kept_fields,
     keys_of,
     state_times,
 )
@@ -59,8 +59,10 @@ class OuterTableJoin(TimedTableJoin):
     ) -> None:
         super().__init__(left, tables, kind, result, time, lateness)
         (self._table,) = tables
-        fields = {**kept_fields(left.event, self._kept), END: (datetime, LAST_TIME)}
-        self._record = make_record("OuterRow", fields, former_names(left.event))
+        self._record = make_record("OuterRow", self._fields(), former_names(left.event))
+
+    def _fields(self) -> dict[str, Any]:
+        return {**super()._fields(), END: (datetime, LAST_TIME)}
 
     def on_time(
         self,

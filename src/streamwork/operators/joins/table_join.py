@@ -2,7 +2,8 @@
 
 A row waits until the watermark is beyond its time + the lateness of the tables: then no table can get a version that is valid
 at that time. It is late if the watermark of its own partition is beyond its time + `lateness`, which is at most the history of
-the tables: then its version may be forgotten. Without event time, a row meets the newest version that there is when it arrives.
+the tables: then its version may be forgotten. Its result has the watermark of its own partition, or its time + the lateness of
+the tables if that is later: windows behind may close up to there while it waits, whether or not it does. Without event time, a row meets the newest version that there is when it arrives.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from streamwork.components.table_operator import NEVER, Rows, StateTable, TableC
 from streamwork.components.times import BEGINNING
 from streamwork.errors import WrongUse
 from streamwork.operators.joins.columns import (
+    WATERMARK,
     Array,
     batch_of,
     former_names,
@@ -29,6 +31,7 @@ from streamwork.operators.joins.columns import (
     kept_fields,
     keys_of,
     looked_up,
+    put_watermarks,
     state_times,
     taken,
 )
@@ -133,14 +136,18 @@ class TimedTableJoin(TableJoin):
         self.late_channels = frozenset(self.channels)
         used = dict.fromkeys(result.of_side(LEFT))
         self._kept = [name for name in used if name not in left.key and name != time]
-        for name in {"join_time", NUMBER} & {*left.key, *self._kept}:
+        for name in {"join_time", NUMBER, WATERMARK} & {*left.key, *self._kept}:
             raise WrongUse(
                 "SW-KEY-CLASH",
                 f"{left.event.__name__}.{name} has the name of a column of the join's state",
                 "rename it before the join, with map",
             )
-        self._record = make_record("WaitingRow", kept_fields(left.event, self._kept), former_names(left.event))
+        self._record = make_record("WaitingRow", self._fields(), former_names(left.event))
         self._numbering = Numbering()
+
+    def _fields(self) -> dict[str, Any]:
+        """Those of the record."""
+        return {**kept_fields(self._left.event, self._kept), WATERMARK: (datetime | None, None)}
 
     def types(self) -> tuple[type[Event], type[Record] | None, type[Event]]:
         return self._left.event, self._record, self._result.event
@@ -165,7 +172,7 @@ class TimedTableJoin(TableJoin):
                 self._remember(found, tables, state)
         waiting = np.flatnonzero(waits)
         if len(waiting):
-            self._keep(batch.take(pa.array(waiting)), times[waiting], state)
+            self._keep(batch.take(pa.array(waiting)), times[waiting], rows.watermarks[waiting], state)
 
     def on_time(
         self,
@@ -187,7 +194,7 @@ class TimedTableJoin(TableJoin):
         self, due: Array, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         """Emit rows that have waited long enough."""
-        times = state_times(state, "join_time", due)
+        times, watermarks = state_times(state, "join_time", due), state_times(state, WATERMARK, due)
         keys = state.keys(due).select(list(self._left.key))
 
         def column(field: str) -> pa.Array:
@@ -197,20 +204,22 @@ class TimedTableJoin(TableJoin):
 
         found = self._met(keys, times, tables)
         for rows, piece in self._joined(column, found, tables):
-            collector.emit_batch(piece, times=times[rows] + self._wait + 1)
+            collector.emit_batch(piece, times=times[rows] + self._wait + 1, watermarks=watermarks[rows])
         state.forget(due)
         self._remember(found, tables, state)
 
     def _remember(self, found: list[Array], tables: Mapping[str, StateTable], state: StateTable) -> None:
         """Rows have met these versions."""
 
-    def _keep(self, batch: pa.RecordBatch, times: Array, state: StateTable) -> None:
+    def _keep(self, batch: pa.RecordBatch, times: Array, watermarks: Array, state: StateTable) -> None:
         """Let rows wait for their time."""
         keys = keys_of(batch, self._left.key, self._left.key)
         if not self._kind.keeps_left:
             known = rows_without_null(keys)
-            batch, keys, times = batch.take(pa.array(known)), keys.take(pa.array(known)), times[known]
+            batch, keys = batch.take(pa.array(known)), keys.take(pa.array(known))
+            times, watermarks = times[known], watermarks[known]
         places = state.place(self._waiting_keys(keys, times, self._numbering.take(len(times), state)))
+        put_watermarks(state, places, watermarks)
         for name in self._kept:
             state.put(name, places, batch.column(name))
 

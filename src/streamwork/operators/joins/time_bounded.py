@@ -3,6 +3,8 @@
 Two rows match if their keys are equal and their times are at most `within` apart. A pair is emitted when its second row
 arrives. A row is kept until the watermark reaches its time + 2 within + lateness: until then a row in time may match it. Then
 it is forgotten, and emitted without a match if the kind of join asks for it.
+
+Which of two rows comes second depends on where the input is cut. So a pair has the later one of their watermarks.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from streamwork.components.table_operator import Rows, StateTable, TableCollecto
 from streamwork.components.times import BEGINNING
 from streamwork.operators.joins import matching
 from streamwork.operators.joins.columns import (
+    WATERMARK,
     Array,
     batch_of,
     former_names,
     in_pieces,
     kept_fields,
     keys_of,
+    put_watermarks,
     state_times,
     taken,
 )
@@ -94,7 +98,9 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
             [f for f in dict.fromkeys(result.of_side(n)) if f not in side.key and f != times[n]]
             for n, side in enumerate(sides)
         )
-        fields = {"matched": (bool, False)} if any(self._outer) else {}
+        fields: dict[str, Any] = {WATERMARK: (datetime | None, None)}
+        if any(self._outer):
+            fields["matched"] = (bool, False)
         former: dict[str, str] = {}
         for number, side in enumerate(sides):
             fields |= kept_fields(side.event, self._columns[number], PREFIXES[number])
@@ -113,11 +119,11 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         self, rows: Rows, state: StateTable, tables: Mapping[str, StateTable], collector: TableCollector
     ) -> None:
         mine = RIGHT if rows.port == RIGHT_PORT else LEFT
-        batch, times = rows.batch, numbers_of(rows.batch.column(self._times[mine]))
+        batch, times, watermarks = rows.batch, numbers_of(rows.batch.column(self._times[mine])), rows.watermarks
         chances, channel = times + self._within + self._lateness, (LATE, LATE_RIGHT)[mine]
         numbers = take_in_time(rows, chances, self._late[mine], collector, channel)
         if len(numbers) < len(times):
-            batch, times = batch.take(pa.array(numbers)), times[numbers]
+            batch, times, watermarks = batch.take(pa.array(numbers)), times[numbers], watermarks[numbers]
         keys = keys_of(batch, self._sides[mine].key, self._sides[LEFT].key)
         codes, known = distinct(keys, self._sides[LEFT].key)
         found, places = self._candidates(state, known, 1 - mine, times)
@@ -130,11 +136,12 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
             return batch_of(self._result.event, columns)
 
         for some, piece in in_pieces(joined, len(pairs)):
-            collector.emit_batch(piece, rows=numbers[pairs[some]])
+            kept = state_times(state, WATERMARK, places[others[some]])
+            collector.emit_batch(piece, rows=numbers[pairs[some]], watermarks=kept)
         if self._outer[1 - mine] and len(pairs):
             matched = distinct_numbers(places[others])
             state.put("matched", matched, np.ones(len(matched), bool))
-        self._keep(batch, keys, times, mine, state, pairs)
+        self._keep(batch, keys, times, watermarks, mine, state, pairs)
 
     def on_time(
         self,
@@ -203,7 +210,14 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         return state.values("join_time" if field == self._times[side] else f"{PREFIXES[side]}{field}", places)
 
     def _keep(
-        self, batch: pa.RecordBatch, keys: pa.RecordBatch, times: Array, mine: int, state: StateTable, pairs: Array
+        self,
+        batch: pa.RecordBatch,
+        keys: pa.RecordBatch,
+        times: Array,
+        watermarks: Array,
+        mine: int,
+        state: StateTable,
+        pairs: Array,
     ) -> None:
         """Store rows that may still find a match. One without a key is stored only to be emitted when its time is over."""
         rows = np.arange(len(times)) if self._outer[mine] else rows_without_null(keys)
@@ -213,9 +227,10 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         matched[pairs] = True
         if len(rows) < len(times):
             batch, keys = batch.take(pa.array(rows)), keys.take(pa.array(rows))
-            times, matched = times[rows], matched[rows]
+            times, watermarks, matched = times[rows], watermarks[rows], matched[rows]
         numbers = self._numbering.take(len(rows), state)
         places = state.place(kept_keys(keys, mine == RIGHT, as_times(times), numbers))
+        put_watermarks(state, places, watermarks)
         for field in self._columns[mine]:
             state.put(f"{PREFIXES[mine]}{field}", places, batch.column(field))
         if self._outer[mine]:
