@@ -150,4 +150,4 @@ def test_rows_that_are_forgotten_one_step_too_early_are_noticed(duck):
 
 def test_the_state_has_the_columns_of_both_sides():
     join = operator("full", 5)
-    assert list(join.types()[1].__struct_fields__) == ["matched", "left_page", "right_price"]
+    assert list(join.types()[1].__struct_fields__) == ["matched", "join_watermark", "left_page", "right_price"]

@@ -98,9 +98,8 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
             [f for f in dict.fromkeys(result.of_side(n)) if f not in side.key and f != times[n]]
             for n, side in enumerate(sides)
         )
-        fields: dict[str, Any] = {WATERMARK: (datetime | None, None)}
-        if any(self._outer):
-            fields["matched"] = (bool, False)
+        fields: dict[str, Any] = {"matched": (bool, False)} if any(self._outer) else {}
+        fields[WATERMARK] = (datetime | None, None)
         former: dict[str, str] = {}
         for number, side in enumerate(sides):
             fields |= kept_fields(side.event, self._columns[number], PREFIXES[number])
