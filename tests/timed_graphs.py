@@ -3,8 +3,7 @@ lives.
 
 Every component with state has a sink, and one for its late events. Results that depend on where the input is cut, such as
 corrections of a window, are compared by the last value of a key; all others as multisets. The last event of each partition is
-far ahead: it closes every window, so that state which was lost shows in the output. What stands behind a join has enough
-lateness for all of its results: the exception that docs/windows.md names.
+far ahead: it closes every window, so that state which was lost shows in the output.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ WINDOWS = {
 CORRECTED = {"fixed-late": Fixed("10s"), "sliding-epoch": Sliding("10s", "4s")}
 KINDS = ("tally", *WINDOWS, *CORRECTED, "interval", "table")
 HOWS = ("inner", "left", "right", "full")
-BEHIND_A_JOIN = 60  # seconds of lateness: more than any result of a join is behind
 
 
 # ---- the events, in versions ------------------------------------------------------------------------------------------------
@@ -169,6 +167,12 @@ def as_version(kind: type[Any], event: Any) -> Any:
     return kind(*three(event))
 
 
+def spread(kind: type[Any], event: Any) -> Any:
+    """Versions that differ have different times. Else a table would keep the one that arrives last; pairs come in any order."""
+    card, amount, at = three(event)
+    return kind(card, amount, at + timedelta(microseconds=amount or 0))
+
+
 def of_window(event: Any) -> Paid:
     card, _, end, _, total, _ = fields(event)
     return Paid(card, total % 50, end)
@@ -219,14 +223,6 @@ class Stage:
     how: str = "inner"
     lateness: int = 0
 
-    @property
-    def is_join(self) -> bool:
-        return self.kind in ("interval", "table")
-
-    @property
-    def inputs(self) -> list[int]:
-        return [self.input, self.other] if self.is_join else [self.input]
-
 
 @dataclass(frozen=True)
 class Life:
@@ -249,23 +245,12 @@ class Plan:
     partitions: int
     seed: int
 
-    def is_behind_a_join(self, number: int) -> bool:
-        """Are events of this stage, or of an earlier one that it comes from, found by a join?"""
-        if number < 0:
-            return False
-        stage = self.stages[number]
-        return stage.is_join or any(map(self.is_behind_a_join, stage.inputs))
-
     def is_corrected(self, number: int) -> bool:
         """Does the stage emit some windows again?"""
         stage = self.stages[number]
         if stage.kind in CORRECTED:
             return True
-        return stage.kind in ("fixed", "sliding") and self.lateness(number) > 0
-
-    def lateness(self, number: int) -> int:
-        behind_a_join = any(map(self.is_behind_a_join, self.stages[number].inputs))
-        return BEHIND_A_JOIN if behind_a_join else self.stages[number].lateness
+        return stage.kind in ("fixed", "sliding") and stage.lateness > 0
 
 
 def inputs(plan: Plan, source: int) -> list[Paid]:
@@ -407,8 +392,9 @@ class Building:
         return self._streams[number].map(partial(as_version, self._event), to=self._event, id=id)
 
     def _window(self, given: Any, number: int, key: str, amount: str, wide: int, role: str) -> Any:
-        kind, plan = self._world.plan.stages[number].kind, self._world.plan
-        lateness = plan.lateness(number) + (2 if kind.endswith("-late") else 0)
+        plan = self._world.plan
+        kind = plan.stages[number].kind
+        lateness = plan.stages[number].lateness + (2 if kind.endswith("-late") else 0)
         emit: Any = "epoch" if kind.endswith("-epoch") else "close"
         window = {**WINDOWS, **CORRECTED}[kind]
         named = self._named(role)
@@ -420,13 +406,15 @@ class Building:
         return made
 
     def _join(self, given: Any, other: Any, number: int, key: str, wide: int, role: str) -> tuple[Any, list[Any]]:
-        stage, lateness = self._world.plan.stages[number], self._world.plan.lateness(number)
+        stage = self._world.plan.stages[number]
+        lateness = stage.lateness
         options: dict[str, Any] = {"key": key, "time": "at", "how": stage.how, "parallelism": wide, **self._named(role)}
         if stage.kind == "interval":
             made = given.join(other, within="4s", lateness=lateness, **options)
             return made, [made.channel("late"), made.channel("late-right")]
         named = self._named(f"{role}-versions")
         history = lateness + 6
+        other = other.map(partial(spread, self._event), to=self._event, id=f"{role}-spread")
         table = other.table(key=key, time="at", history=history, lateness=lateness, parallelism=wide, **named)
         made = given.join(table, **options)
         return made, [made.channel("late"), table.late]
