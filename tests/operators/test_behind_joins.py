@@ -10,15 +10,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from operators.join_jobs import inputs, lists, random_rows
-from operators.join_oracle import START, Row, seconds
-from streamwork import CallableSink, Event, Fixed, Job, count
+from operators.join_jobs import inputs, lists, random_rows, written
+from operators.join_oracle import START, Click, Purchase, Row, seconds
+from sample import run_job
+from streamwork import CallableSink, Event, Fixed, Job, ListSource, ParquetSink, Sink, count
+from streamwork.components.table_operator import NEVER
 from streamwork.operators.joins import table_join, time_bounded
+from streamwork.operators.joins.columns import WATERMARK, state_times
 from streamwork.testing import run
 
 SECOND = 1_000_000
@@ -67,8 +72,8 @@ class Shape(NamedTuple):
 # ---- the jobs ---------------------------------------------------------------------------------------------------------------
 
 
-def no_sink() -> CallableSink:
-    return CallableSink(print)
+def sink(out: Path | None, name: str) -> Sink[Any]:
+    return CallableSink(print) if out is None else ParquetSink(out / name)
 
 
 def as_pair(right: str, row: Any) -> Pair:
@@ -77,29 +82,30 @@ def as_pair(right: str, row: Any) -> Pair:
     return Pair(row.user, START + timedelta(seconds=Found(None, left, right_time, None).at), left, right_time)
 
 
-def counted(job: Job, joined: Any, right: str, shape: Shape) -> Job:
+def counted(job: Job, joined: Any, right: str, shape: Shape, out: Path | None) -> Job:
     pairs = joined.map(partial(as_pair, right), to=Pair, id="pairs")
     window = pairs.window(Fixed(f"{SIZE}s"), key="user", time="at", lateness=shape.behind, id="counted")
     made = window.aggregate(Counted, pairs=count())
-    made.sink(no_sink(), id="counts")
-    made.channel("late").sink(no_sink(), id="late")
+    made.sink(sink(out, "counts"), id="counts")
+    made.channel("late").sink(sink(out, "late"), id="late")
     return job
 
 
-def behind_two_streams(shape: Shape, parallelism: int) -> Job:
+def behind_two_streams(shape: Shape, parallelism: int, sources: Any = None, out: Path | None = None) -> Job:
     job = Job("behind", parallelism=parallelism, checkpoint_every=0)
-    left, right = lists()
+    left, right = sources or lists()
     clicks, purchases = job.source(left, id="left", time="at"), job.source(right, id="right", time="at")
     options: dict[str, Any] = {"within": shape.bound, "lateness": shape.lateness, "how": shape.how}
-    return counted(job, clicks.join(purchases, key="user", id="joined", **options), "right_at", shape)
+    return counted(job, clicks.join(purchases, key="user", id="joined", **options), "right_at", shape, out)
 
 
-def behind_a_table(shape: Shape, parallelism: int) -> Job:
+def behind_a_table(shape: Shape, parallelism: int, sources: Any = None, out: Path | None = None) -> Job:
     job = Job("behind", parallelism=parallelism, checkpoint_every=0)
-    left, right = lists()
+    left, right = sources or lists()
     clicks, purchases = job.source(left, id="left", time="at"), job.source(right, id="right", time="at")
     table = purchases.table(key="user", history=shape.bound, lateness=shape.lateness, id="quotes")
-    return counted(job, clicks.join(table, key="user", as_of="at", how=shape.how, id="joined"), "quotes_at", shape)
+    joined = clicks.join(table, key="user", as_of="at", how=shape.how, id="joined")
+    return counted(job, joined, "quotes_at", shape, out)
 
 
 # ---- the oracle -------------------------------------------------------------------------------------------------------------
@@ -210,12 +216,24 @@ class Case(NamedTuple):
     windows: dict[Any, int]
     late: Any
 
+    @property
+    def events(self) -> dict[str, list[Any]]:
+        sides = {"left": self.left, "right": self.right}
+        return {side: [Row(side, 0, key, time, 1).event for key, time in rows] for side, rows in sides.items()}
+
     def results(self, epoch_events: int) -> tuple[Any, Any]:
-        given = {
-            side: [Row(side, 0, key, time, 1).event for key, time in rows]
-            for side, rows in (("left", self.left), ("right", self.right))
-        }
-        return seen(run(JOBS[self.kind][0](self.shape, 1), given, epoch_events=epoch_events).outputs, self.shape)
+        ran = run(JOBS[self.kind][0](self.shape, 1), self.events, epoch_events=epoch_events)
+        return seen(ran.outputs, self.shape)
+
+    def lives(self, folder: Path, halves: Sequence[tuple[int, int]]) -> Iterator[tuple[Any, Any]]:
+        """What there is after each run of the local host, which reads so many events of each side in all."""
+        given = self.events
+        (folder / "out").mkdir(parents=True)
+        for left, right in halves:
+            sources = ListSource(given["left"][:left], Click), ListSource(given["right"][:right], Purchase)
+            job = JOBS[self.kind][0](self.shape, 1, sources, folder / "out")
+            run_job(job, folder / "root")
+            yield seen(written(job, folder / "out"), self.shape)
 
 
 # The pair of a at 8 and a at 9 is late by the right side's watermark, which is 12. Of the left side's it is not.
@@ -251,6 +269,49 @@ def test_control_watermarks_that_are_not_kept_are_noticed(case: Case, monkeypatc
     monkeypatch.setattr(time_bounded, "put_watermarks", lambda *_: None)
     monkeypatch.setattr(table_join, "put_watermarks", lambda *_: None)
     assert case.results(1) != case.results(100)
+
+
+# ---- state that was stored without watermarks -------------------------------------------------------------------------------
+
+
+def without_watermarks(patch: pytest.MonkeyPatch) -> None:
+    """Joins as they were before: their state has no such column."""
+    made = time_bounded.make_record
+
+    def former(name: str, fields: dict[str, Any], *rest: Any) -> Any:
+        return made(name, {field: kind for field, kind in fields.items() if field != WATERMARK}, *rest)
+
+    def unknown(state: Any, name: str, places: Any) -> Any:
+        return np.full(len(places), NEVER) if name == WATERMARK else state_times(state, name, places)
+
+    for module in (time_bounded, table_join):
+        patch.setattr(module, "make_record", former)
+        patch.setattr(module, "put_watermarks", lambda *_: None)
+        patch.setattr(module, "state_times", unknown)
+
+
+# The first run keeps the pair's right row, or the row that waits.
+STORED = [
+    pytest.param(PAIR, (2, 2), {("a", 10): 1}, id="two streams"),
+    pytest.param(WAITING._replace(right=[("z", 5), ("z", 40)]), (2, 1), {("a", 10): 1, ("z", 20): 1}, id="a table"),
+]
+
+
+@pytest.mark.parametrize(("case", "first", "windows"), STORED)
+def test_rows_that_were_stored_without_watermarks(
+    case: Case, first: tuple[int, int], windows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result has the watermark of the row that completes it then, or the time at which it stops waiting."""
+    whole = len(case.left), len(case.right)
+    *_, fresh = case.lives(tmp_path / "fresh", [first, whole])
+    assert fresh == (case.windows, case.late)
+    lives = case.lives(tmp_path / "stored", [first, whole])
+    with monkeypatch.context() as patch:
+        without_watermarks(patch)
+        next(lives)
+    stored = pq.read_schema(next((tmp_path / "stored" / "root").rglob("state/joined/**/*.parquet")))
+    assert WATERMARK not in stored.names and "join_time" in stored.names
+    assert next(lives) == (windows, {})
 
 
 # ---- random cuts ------------------------------------------------------------------------------------------------------------
