@@ -129,16 +129,17 @@ class TimeBoundedJoin(TableOperator[Any, Any, Any]):
         pairs, others = matching.within(
             codes.astype(np.int64), times, found, state_times(state, "join_time", places), self._within
         )
+        matches = places[others]
 
         def joined(some: Array) -> pa.RecordBatch:
-            columns = self._matched(batch, pairs[some], mine, state, places[others[some]])
+            columns = self._matched(batch, pairs[some], mine, state, matches[some])
             return batch_of(self._result.event, columns)
 
         for some, piece in in_pieces(joined, len(pairs)):
-            kept = state_times(state, WATERMARK, places[others[some]])
-            collector.emit_batch(piece, rows=numbers[pairs[some]], watermarks=kept)
+            marks = state_times(state, WATERMARK, matches[some])
+            collector.emit_batch(piece, rows=numbers[pairs[some]], watermarks=marks)
         if self._outer[1 - mine] and len(pairs):
-            matched = distinct_numbers(places[others])
+            matched = distinct_numbers(matches)
             state.put("matched", matched, np.ones(len(matched), bool))
         self._keep(batch, keys, times, watermarks, mine, state, pairs)
 
