@@ -245,7 +245,8 @@ PAIR = Case(
     {},
     {("a", 8, 9, 2.0): 1},
 )
-# a at 8 is behind 13. If each epoch has one event of a side, the minimum is 9 then and it does not wait; else it waits for more than 8.
+# a at 8 is behind 13. If each epoch has one event of a side, the minimum is 9 then, and it does not wait. Else it waits until the
+# minimum is beyond 8.
 WAITING = Case(
     "a table",
     Shape("left", 6, 0, 0),
@@ -315,6 +316,7 @@ def test_rows_that_were_stored_without_watermarks(
 
 
 # ---- random cuts ------------------------------------------------------------------------------------------------------------
+
 
 def compare(kind: str, seed: int) -> tuple[Any, Any]:
     """(what a run with random cuts and crashes gives, what the oracle gives)"""

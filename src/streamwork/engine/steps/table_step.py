@@ -254,8 +254,8 @@ class _Passage:
 
 
 def _latest(own: Array, minimum: int, given: Array) -> Array:
-    """The watermarks of what comes from rows and from events that were kept. A row without a watermark counts as come at the minimum:
-    those of kept events alone may be before it, and windows behind may have closed since.
+    """The watermarks of what comes from rows and from events that were kept. A row without a watermark counts as come at the
+    minimum: those of kept events alone may be before it, and windows behind may have closed since.
     """
     found: Array = np.maximum(np.where(own == NEVER, minimum, own), given)
     return found

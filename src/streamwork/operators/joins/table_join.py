@@ -2,8 +2,10 @@
 
 A row waits until the watermark is beyond its time + the lateness of the tables: then no table can get a version that is valid
 at that time. It is late if the watermark of its own partition is beyond its time + `lateness`, which is at most the history of
-the tables: then its version may be forgotten. Its result has the watermark of its own partition, or its time + the lateness of
-the tables if that is later: windows behind may close up to there while it waits, whether or not it does. Without event time, a row meets the newest version that there is when it arrives.
+the tables: then its version may be forgotten. Without event time, a row meets the newest version that there is when it arrives.
+
+The result of a row has the watermark of the row's own partition, or the row's time + the lateness of the tables if that is later:
+windows behind may close up to there while a row waits. So it makes no difference whether a row has waited.
 """
 
 from __future__ import annotations
