@@ -5,6 +5,7 @@ results are those of a run that never stopped.
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,25 @@ def test_a_replay_command_replays() -> None:
 )
 def test_all_changes_at_once(plan: Plan) -> None:
     check(plan, ALL_AT_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("plan", "life"),
+    [
+        pytest.param(
+            Plan((Stage("table", -1, -2, "left"), Stage("session", 0, 0)), 2, 2),
+            Life(1, (2,), 0, False, False, 0, 2),
+            id="a result of a join that is late",
+        ),
+        pytest.param(
+            Plan((Stage("table", -1, -2), Stage("sliding", -2, 0, "inner", 2)), 1, 1008),
+            Life(1, (2, 2), 0, False, False, 0, 2),
+            id="a correction behind a restart that sets the minimum back",
+        ),
+    ],
+)
+def test_what_random_graphs_have_found(plan: Plan, life: Life) -> None:
+    check(plan, [life, replace(life, epochs=0, parallelisms=(1, 1), events=4)])
 
 
 def test_every_sink_of_the_examples_has_rows() -> None:

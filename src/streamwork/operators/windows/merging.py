@@ -44,12 +44,16 @@ class Windows:
             if groups is not None:
                 lasts = groups.lasts
                 parts, ends, rows = plan.combined(parts, groups), ends[lasts], rows[lasts]
-            is_new = np.isnat(state.numbers(plan.due, places))
+            due = state.numbers(plan.due, places)
+            is_new = np.isnat(due)
             old = np.flatnonzero(~is_new)
             if len(old):
                 merged = plan.merged(plan.stored(state, places[old]), take(parts, old))
                 parts = merged if len(old) == len(places) else plan.replaced(parts, old, merged)
-            reached = ends <= minimum_of(collector) if self._corrects else np.zeros(len(ends), bool)
+            reached = np.zeros(len(ends), bool)
+            if self._corrects:
+                # After a restart the minimum may be unknown for a while, or earlier. Then the state says which windows have emitted.
+                reached = (ends <= minimum_of(collector)) | (~is_new & (due.view(np.int64) != ends))
             results = None
             if (which := np.flatnonzero(reached)).size:
                 which = which[np.argsort(rows[which], kind="stable")]
