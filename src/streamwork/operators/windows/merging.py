@@ -52,7 +52,7 @@ class Windows:
                 parts = merged if len(old) == len(places) else plan.replaced(parts, old, merged)
             reached = np.zeros(len(ends), bool)
             if self._corrects:
-                # After a restart the minimum may be unknown for a while, or earlier. Then the state says which windows have emitted.
+                # After a restart the minimum may be unknown for a while, or earlier. The state says which windows have emitted.
                 reached = (ends <= minimum_of(collector)) | (~is_new & (due.view(np.int64) != ends))
             results = None
             if (which := np.flatnonzero(reached)).size:
