@@ -47,9 +47,8 @@ class SinkMeter:
         """So many events of this turn are at the sink."""
         watch = self._watch
         took = watch.now() - watch.began
-        self.tally.add(
-            took if took > 0 else 0.0, events
-        )  # the clock may have been set back, or another machine's is ahead
+        # The clock may have been set back, or that of another machine is ahead.
+        self.tally.add(took if took > 0 else 0.0, events)
 
     def cut(self) -> Tally:
         """The tally until now; what comes goes into another one. The writer may still be adding to this one: it is to be read

@@ -50,9 +50,8 @@ class Data:
     epoch: int
     parts: tuple[Part, ...]
     advances: Advances = NO_ADVANCES
-    began: float | None = (
-        None  # in live mode: when a source has read the events, the oldest ones, in seconds since 1970
-    )
+    began: float | None = None
+    """In live mode: when a source has read the events, the oldest ones, in seconds since 1970."""
 
     def __len__(self) -> int:
         """How many events it holds."""
