@@ -98,7 +98,8 @@ def test_a_type_is_filled_by_name(streams):
     joined = streams.clicks.join(streams.purchases, key="user", within=5, how="left", to=Attributed, id="attributed")
     assert joined.event is Attributed
     kept = streams.job._nodes["attributed"].keeps
-    assert list(kept.__struct_fields__) == ["matched", "join_watermark", "right_price"]  # what the result has not is not kept
+    # What the result has not is not kept.
+    assert list(kept.__struct_fields__) == ["matched", "join_watermark", "right_price"]
 
 
 def refused(code: str, text: str) -> Any:
